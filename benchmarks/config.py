@@ -1,0 +1,251 @@
+"""From Hydra's nested dictionary to frozen, typed, checked dataclasses. Every mistake is one line: key, value, what is legal."""
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchmarks.errors import UserError
+
+PROTOCOL = 1  # raised by a change that alters numbers; records of two protocols are never put side by side
+SCALES = ("paper", "laptop", "smoke")
+EXECUTORS = ("serial", "processes")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Federation:
+    num_clients: int  # N
+    clients_per_round: int  # m
+
+    def __post_init__(self) -> None:
+        if self.num_clients < 1:
+            raise ValueError(f"federation.num_clients={self.num_clients} is not legal; legal: at least 1")
+        if not 1 <= self.clients_per_round <= self.num_clients:
+            raise ValueError(f"federation.clients_per_round={self.clients_per_round} is not legal; legal: 1 to federation.num_clients={self.num_clients}")
+
+
+@dataclass(frozen=True)
+class Budget:
+    participations: int  # client visits that train a model
+
+    def __post_init__(self) -> None:
+        if self.participations < 1:
+            raise ValueError(f"budget.participations={self.participations} is not legal; legal: at least 1")
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    every: int  # rounds' worth of participations between two tests
+    memorised_samples: int  # wrong labels on which memorisation is measured
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ValueError(f"evaluate.every={self.every} is not legal; legal: at least 1")
+        if self.memorised_samples < 0:
+            raise ValueError(f"evaluate.memorised_samples={self.memorised_samples} is not legal; legal: at least 0")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    every_seconds: float
+
+    def __post_init__(self) -> None:
+        if self.every_seconds < 0:
+            raise ValueError(f"checkpoint.every_seconds={self.every_seconds} is not legal; legal: at least 0")
+
+
+@dataclass(frozen=True)
+class Executor:
+    name: str = "processes"
+    workers: int | str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.name not in EXECUTORS:
+            raise ValueError(f"executor.name={self.name!r} is not legal; legal: {', '.join(EXECUTORS)}")
+        if self.workers != "auto" and (isinstance(self.workers, str) or self.workers < 1):
+            raise ValueError(f"executor.workers={self.workers!r} is not legal; legal: auto, or at least 1")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A named entry of a room (data set, model, partition, noise, method) and its parameters."""
+
+    name: str
+    params: Any
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    seed: int
+    scale: str
+    dataset: Choice
+    model: Choice
+    partition: Choice
+    noise: Choice
+    method: Choice
+    train: Any  # methods.base.TrainParams
+    federation: Federation
+    budget: Budget
+    evaluate: Evaluate
+    checkpoint: Checkpoint
+    executor: Executor
+    tracking: Choice
+    runs_dir: Path
+    data_dir: Path
+    force: bool
+    dry: bool
+
+    def science(self) -> dict[str, Any]:
+        """What can change a number, as plain data: the identity of a run. Paths, workers and tracking are not in it."""
+        rooms = ("dataset", "model", "partition", "noise", "method")
+        plain = {room: {"name": getattr(self, room).name, **as_plain(getattr(self, room).params)} for room in rooms}
+        sections = {name: as_plain(getattr(self, name)) for name in ("train", "federation", "budget", "evaluate")}
+        return {"protocol": PROTOCOL, "seed": self.seed, "scale": self.scale, **plain, **sections}
+
+    @property
+    def run_id(self) -> str:
+        digest = hashlib.sha256(json.dumps(self.science(), sort_keys=True).encode()).hexdigest()[:12]
+        return f"{self.method.name}-{self.dataset.name}-s{self.seed}-{digest}"
+
+    @property
+    def run_dir(self) -> Path:
+        return self.runs_dir / self.run_id
+
+
+def as_plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: as_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): as_plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_plain(v) for v in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def parse(raw: Mapping[str, Any]) -> RunConfig:
+    """The whole configuration, typed and checked without loading data. Raises UserError."""
+    import noise
+    import partition
+    from benchmarks import data, models
+    from methods import registry
+    from methods.base import TrainParams
+
+    known = [f.name for f in dataclasses.fields(RunConfig)]
+    for key in raw:
+        if key not in known:
+            raise UserError(f"{key} is not a key of the configuration{_close(key, known)}")
+    scale = _typed(raw["scale"], str, "scale")
+    if scale not in SCALES:
+        raise UserError(f"scale={scale!r} is not legal; legal: {', '.join(SCALES)}")
+    if not raw.get("model"):
+        raise UserError(f"model is not set: scale={scale} has none for dataset={raw['dataset']['name']}; legal: model={', model='.join(models.names())}")
+    data_dir = raw["data_dir"]
+    return RunConfig(
+        seed=_non_negative(raw["seed"], "seed"),
+        scale=scale,
+        dataset=_loose(raw, "dataset", data.names()),
+        model=_loose(raw, "model", models.names()),
+        partition=_choice(raw, "partition", {name: scheme.params for name, scheme in partition.SCHEMES.items()}),
+        noise=_choice(raw, "noise", {name: model.params for name, model in noise.MODELS.items()}),
+        method=_choice(raw, "method", {info.name: info.params for info in registry.list_methods()}),
+        train=section(TrainParams, raw["train"], "train"),
+        federation=section(Federation, raw["federation"], "federation"),
+        budget=section(Budget, raw["budget"], "budget"),
+        evaluate=section(Evaluate, raw["evaluate"], "evaluate"),
+        checkpoint=section(Checkpoint, raw["checkpoint"], "checkpoint"),
+        executor=section(Executor, raw["executor"], "executor"),
+        tracking=_loose(raw, "tracking", ("none",)),
+        runs_dir=Path(_typed(raw["runs_dir"], str, "runs_dir")).expanduser(),
+        data_dir=Path(data_dir).expanduser() if data_dir else data.default_data_dir(),
+        force=_typed(raw["force"], bool, "force"),
+        dry=_typed(raw["dry"], bool, "dry"),
+    )
+
+
+def section(cls: type[T], raw: Any, where: str) -> T:
+    """A dataclass from a mapping: unknown keys, wrong types and illegal values are one-line UserErrors that name the key."""
+    if not isinstance(raw, Mapping):
+        raise UserError(f"{where}={raw!r} is not legal; legal: keys {', '.join(f.name for f in dataclasses.fields(cls))}")  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for key in raw:
+        if key not in fields:
+            raise UserError(f"{where}.{key} is not a key{_close(str(key), fields)}")
+    missing = [f.name for f in fields.values() if f.name not in raw and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    if missing:
+        raise UserError(f"{where}.{missing[0]} is missing")
+    values = {key: _typed(value, hints[key], f"{where}.{key}") for key, value in raw.items()}
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _choice(raw: Mapping[str, Any], room: str, params: Mapping[str, type]) -> Choice:
+    given = dict(raw[room] or {})
+    name = _named(given, room, params)
+    return Choice(name, section(params[name], given, room))
+
+
+def _loose(raw: Mapping[str, Any], room: str, names: typing.Iterable[str]) -> Choice:
+    """An entry whose own room checks its parameters."""
+    given = dict(raw[room] or {})
+    return Choice(_named(given, room, names), given)
+
+
+def _named(given: dict[str, Any], room: str, names: typing.Iterable[str]) -> str:
+    name = given.pop("name", None)
+    if name not in (names := list(names)):
+        raise UserError(f"{room}={name!r} is not legal; legal: {', '.join(names)}")
+    return str(name)
+
+
+def _typed(value: Any, hint: Any, where: str) -> Any:
+    """Check one value against a type hint. Integers pass for floats; nothing else is converted."""
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        options = typing.get_args(hint)
+        for option in options:
+            try:
+                return _typed(value, option, where)
+            except UserError:
+                continue
+        raise UserError(f"{where}={value!r} is not legal; legal: {' or '.join(_words(o) for o in options)}")
+    if origin in (list, tuple):
+        if not isinstance(value, (list, tuple)):
+            raise UserError(f"{where}={value!r} is not legal; legal: {_words(hint)}")
+        return origin(_typed(v, typing.get_args(hint)[0], where) for v in value)
+    if hint is Any:
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    accepted = type(None) if hint is None else hint
+    if not isinstance(value, accepted) or (isinstance(value, bool) and accepted is not bool) or value != value:
+        raise UserError(f"{where}={value!r} is not legal; legal: {_words(hint)}")
+    return value
+
+
+def _non_negative(value: Any, where: str) -> int:
+    number = _typed(value, int, where)
+    if number < 0:
+        raise UserError(f"{where}={number} is not legal; legal: at least 0")
+    return int(number)
+
+
+def _words(hint: Any) -> str:
+    if typing.get_origin(hint) in (list, tuple):
+        return f"a list, each {_words(typing.get_args(hint)[0])}"
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "null", None: "null"}.get(hint, str(hint))
+
+
+def _close(key: str, legal: typing.Iterable[str]) -> str:
+    legal = list(legal)
+    near = get_close_matches(key, legal, n=1)
+    return (f"; did you mean {near[0]}?" if near else "") + f"; legal: {', '.join(legal) or 'none'}"

@@ -1,0 +1,166 @@
+"""The command: `python -m benchmarks.run [-m] key=value ...`. One run, or a grid of cells (-m), each with a record under runs/."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+
+from benchmarks.errors import UserError
+
+if TYPE_CHECKING:
+    from benchmarks.config import RunConfig
+
+CONFIG_PATH = "../conf"
+HELP = """Federated learning under label noise: one run, or a grid with -m.
+
+  python -m benchmarks.run                                              one run with the defaults
+  python -m benchmarks.run method=fedprox noise.rho=0.4 dataset=cifar10 another one
+  python -m benchmarks.run -m method=fedavg,fedprox noise.rho=0.4,0.8   a grid of four cells
+  python -m benchmarks.run ... dry=true                                 print the cells and what is done, run nothing
+  python -m benchmarks.run ... --cfg job                                print the configuration, run nothing
+  python -m benchmarks.methods | benchmarks.data | benchmarks.scene     tables of methods and data sets; a look at a scene
+"""
+
+
+def run_experiment(raw: DictConfig) -> dict[str, Any]:
+    """Compose -> check -> run -> record. The importable form of the command."""
+    from rich.console import Console
+
+    from benchmarks import summary
+    from benchmarks.config import parse
+    from benchmarks.runner import Busy, run_cell
+    from benchmarks.tracking import Tracker
+
+    config = parse(OmegaConf.to_container(raw, resolve=True))  # type: ignore[arg-type]
+    tracker = Tracker(summary.title(config), config.run_dir, Console())
+    try:
+        record = run_cell(config, tracker)
+    except Busy as error:
+        tracker.finish(f"skipped: {error}")
+        return {"status": "skipped", "reason": str(error)}
+    tracker.finish(summary.one_line(record))
+    return record
+
+
+@hydra.main(version_base="1.3", config_path=CONFIG_PATH, config_name="config")
+def job(raw: DictConfig) -> None:
+    record = run_experiment(raw)
+    _RECORDS.append(record)
+
+
+_RECORDS: list[dict[str, Any]] = []  # of this process, for the closing summary of a single run
+
+
+def expand(overrides: Sequence[str]) -> "list[tuple[list[str], RunConfig]]":
+    """The cells of a grid in Hydra's order, each composed and checked. Raises on the first mistake, before anything runs."""
+    from hydra import compose, initialize_config_dir
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    from benchmarks.config import parse
+
+    folder = os.path.abspath(os.path.join(os.path.dirname(__file__), CONFIG_PATH))
+    cells = []
+    with initialize_config_dir(folder, version_base="1.3"):
+        fixed = [text for text in overrides if text.startswith(("experiment=", "hydra.searchpath="))]
+        swept = compose("config", fixed, return_hydra_config=True).hydra.sweeper.params or {}
+        given = {text.split("=")[0].lstrip("+~") for text in overrides}
+        all_overrides = [f"{key}={value}" for key, value in swept.items() if key not in given] + list(overrides)
+        parsed = OverridesParser.create().parse_overrides(all_overrides)
+        for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None):
+            for cell in batch:
+                raw = OmegaConf.to_container(compose("config", list(cell)), resolve=True)
+                cells.append((list(cell), parse(raw)))  # type: ignore[arg-type]
+    return cells
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    # One thread per process keeps results the same everywhere; must be set before numpy and torch are imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # hydra's errors reach us as exceptions; they are shown as one line below
+    try:
+        return _main(arguments)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if not _is_configuration_error(error):
+            raise
+        print(f"error: {_one_line(error)}", file=sys.stderr)
+        return 2
+
+
+def _main(arguments: list[str]) -> int:
+    if {"--help", "-h"} & set(arguments):
+        print(HELP + _groups())
+        return 0
+    sys.argv = [sys.argv[0], *arguments]
+    options = {"--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--resolve", "--package", "-p"}
+    if any(argument.split("=")[0] in options for argument in arguments):
+        job()
+        return 0
+    multirun = bool({"-m", "--multirun"} & set(arguments))
+    overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
+    cells = expand(overrides)
+    from benchmarks import summary
+
+    if not multirun and len(cells) > 1:
+        raise UserError(f"the values make {len(cells)} cells; legal: one value per key, or -m for a grid")
+    already = summary.finished(cells)
+    if cells[0][1].dry:
+        summary.print_cells(cells, already)
+        return 0
+    summary.check_worlds(cells)
+    job()
+    if multirun:
+        return summary.print_grid(cells, already)
+    summary.print_run(_RECORDS[-1], cells[0][1])
+    return 0 if _RECORDS[-1]["status"] == "done" else 1
+
+
+def _groups() -> str:
+    """The choices of every configuration group, read from the folder names: no heavy import for a help text."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), CONFIG_PATH)
+    lines = []
+    for group in ("method", "dataset", "scale", "model", "partition", "noise", "executor", "tracking", "experiment"):
+        names = sorted(name.removesuffix(".yaml") for name in os.listdir(os.path.join(folder, group)) if name.endswith(".yaml"))
+        if names:
+            lines.append(f"  {group + '=':<12}{' | '.join(names)}")
+    keys = "  seed= budget.participations= federation.num_clients= federation.clients_per_round= train.lr= evaluate.every= runs_dir= force=true ..."
+    return "\nChoices:\n" + "\n".join(lines) + "\n\nOther keys (all: --cfg job):\n" + keys
+
+
+def _is_configuration_error(error: Exception) -> bool:
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    return isinstance(error, (HydraException, OmegaConfBaseException)) or type(error).__module__.startswith("hydra.")
+
+
+def _one_line(error: Exception) -> str:
+    """Hydra's errors, many lines long, as one: the message, and the legal values where it lists them."""
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    lines = [line.strip() for line in f"{error}".splitlines() if line.strip()]
+    cause = [line.strip() for line in f"{root}".splitlines() if line.strip() and not line.strip().startswith(("full_key", "object_type"))]
+    legal = []
+    if "Available options" in " ".join(lines):
+        at = next(i for i, line in enumerate(lines) if line.startswith("Available options"))
+        legal = lines[at + 1 :]
+        return f"{lines[0]} legal: {', '.join(legal)}"
+    text = lines[0].removesuffix("To append to your config use").strip()
+    if root is not error and cause and cause[0] not in text:
+        text = f"{text} ({cause[0]})"
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""What the terminal shows of cells and their records."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import data, models, scene
+from benchmarks.config import RunConfig
+from benchmarks.errors import UserError
+from benchmarks.record import FINISHED, DamagedRecord, read_record
+
+Cell = tuple[list[str], RunConfig]
+
+
+def title(config: RunConfig) -> str:
+    noise = {k: v for k, v in vars(config.noise.params).items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+    level = ",".join(f"{v:g}" for v in noise.values())
+    return f"{config.method.name} {config.dataset.name} {config.noise.name}{f'({level})' if level else ''} seed {config.seed}"
+
+
+def one_line(record: Mapping[str, Any]) -> str:
+    if record["status"] != "done":
+        return f"{record['status']}: {record['reason']}"
+    summary, time = record["summary"], record["time"]
+    return f"done: best {percent(summary['best'])} last-10 {percent(summary['last10'])} in {time['seconds_method'] + time['seconds_evaluation']:.1f} s"
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f} %"
+
+
+def finished(cells: Sequence[Cell]) -> set[str]:
+    """Cells that a former command has finished; they are not run again unless forced."""
+    return {config.run_id for _, config in cells if not config.force and _status(config) in FINISHED}
+
+
+def _status(config: RunConfig) -> str:
+    record = read_record(config.run_dir)
+    return "to run" if record is None else str(record["status"])
+
+
+def check_worlds(cells: Sequence[Cell]) -> None:
+    """Build every distinct data set, model check and scene once, so that an impossible cell stops the grid before it starts."""
+    from benchmarks.runner import check_method
+
+    seen: set[str] = set()
+    datasets: dict[str, data.Dataset] = {}
+    for overrides, config in cells:
+        world = repr((config.dataset, config.model, config.partition, config.noise, config.federation, config.seed))
+        key = repr(config.dataset)
+        try:
+            if key not in datasets:
+                datasets[key] = data.load(config.dataset.name, config.data_dir, config.dataset.params)
+            if world not in seen:
+                models.check(config.model.name, datasets[key].shape, config.model.params)
+                scene.build(config, datasets[key])
+                seen.add(world)
+            check_method(config, datasets[key])
+        except UserError as error:
+            raise UserError(f"{error} (cell {' '.join(overrides)})" if len(cells) > 1 else str(error)) from error
+
+
+def print_cells(cells: Sequence[Cell], already: set[str]) -> None:
+    table = Table("cell", "status", "record", title=f"{len(cells)} cells, {len(already)} done")
+    for overrides, config in cells:
+        table.add_row(" ".join(_telling(overrides)) or "defaults", _status(config), str(config.run_dir))
+    Console().print(table)
+
+
+def _telling(overrides: Sequence[str]) -> list[str]:
+    return [text for text in overrides if text.split("=")[0] not in ("runs_dir", "data_dir", "force", "dry") and not text.startswith(("executor", "hydra"))]
+
+
+def print_grid(cells: Sequence[Cell], already: set[str]) -> int:
+    """One row per cell: what it was, how it ended, its numbers. Exit code 1 when a cell failed."""
+    varied = _varied(cells)
+    columns = [*varied, "status", "best", "last 10", "client F1", "labels right", "visits", "seconds"]
+    table = Table(*columns, title="Comparison (test accuracy)")
+    counts = {"done": 0, "diverged": 0, "failed": 0, "skipped": 0}
+    rows = []
+    for overrides, config in cells:
+        try:
+            record = read_record(config.run_dir)
+        except DamagedRecord as error:
+            record = {"status": "failed", "reason": str(error)}
+        record = record or {"status": "failed", "reason": "no record: stopped, or run by another process"}
+        status = record["status"]
+        counts["skipped" if config.run_id in already else status] += 1
+        shown = f"{status} before" if config.run_id in already else status
+        chosen = dict(text.split("=", 1) for text in overrides)
+        rows.append([*(chosen.get(key, "") for key in varied), shown, *_numbers(record)])
+    for row in rows:
+        table.add_row(*row)
+    console = Console()
+    console.print(table)
+    console.print(", ".join(f"{number} {name}" for name, number in counts.items()) + f"; records under {cells[0][1].runs_dir}/", highlight=False)
+    for overrides, config in cells:
+        record = None if config.run_id in already else read_record(config.run_dir)
+        if record and record["status"] != "done":
+            console.print(f"{' '.join(_telling(overrides))}: {record['status']}: {record['reason']} ({config.run_dir}/log.txt)", highlight=False, markup=False)
+    return 1 if counts["failed"] else 0
+
+
+def _varied(cells: Sequence[Cell]) -> list[str]:
+    """Keys whose values differ between cells; all keys when there is one cell."""
+    values: dict[str, set[str]] = {}
+    for overrides, _ in cells:
+        for text in _telling(overrides):
+            key, value = text.split("=", 1)
+            values.setdefault(key, set()).add(value)
+    varied = [key for key, found in values.items() if len(found) > 1]
+    return varied or list(values)
+
+
+def _numbers(record: Mapping[str, Any]) -> list[str]:
+    summary, scores = record.get("summary", {}), record.get("scores", {})
+    f1 = scores.get("clients/f1")
+    right = "-"
+    if "labels/accuracy_after" in scores:
+        right = f"{100 * scores['labels/accuracy_before']:.1f} -> {100 * scores['labels/accuracy_after']:.1f} %"
+    time = record.get("time", {})
+    seconds = f"{time['seconds_method'] + time['seconds_evaluation']:.1f}" if time else "-"
+    visits = str(record.get("cost", {}).get("participations", "-"))
+    return [percent(summary.get("best")), percent(summary.get("last10")), "-" if f1 is None else f"{f1:.3f}", right, visits, seconds]
+
+
+def print_run(record: Mapping[str, Any], config: RunConfig) -> None:
+    """The short summary of a single run."""
+    summary, scores, cost, time = (record.get(key, {}) for key in ("summary", "scores", "cost", "time"))
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    table.add_row("run", title(config))
+    table.add_row("status", record["status"] + (f": {record['reason']}" if record.get("reason") else ""))
+    if summary:
+        table.add_row("accuracy", f"best {percent(summary['best'])} (round {summary['best_round']}), last 10 {percent(summary['last10'])}, final {percent(summary['final'])}")
+    found = {name: scores.get(f"clients/{name}") for name in ("precision", "recall", "f1")}
+    if found["precision"] is None:
+        table.add_row("noisy clients", "this method does not look for them")
+    else:
+        table.add_row("noisy clients", ", ".join(f"{name} {value:.3f}" for name, value in found.items() if value is not None))
+    if "labels/accuracy_after" in scores:
+        table.add_row("labels", f"{percent(scores['labels/accuracy_before'])} right as given, {percent(scores['labels/accuracy_after'])} as corrected")
+    if cost:
+        megabytes = (cost["bytes_down"] + cost["bytes_up"]) / 1e6
+        seconds = time["seconds_method"] + time["seconds_evaluation"]
+        table.add_row("cost", f"{cost['participations']} visits, {cost['samples_trained']} samples trained, {megabytes:.1f} MB sent, {seconds:.1f} s")
+    table.add_row("record", str(config.run_dir))
+    Console().print(table)

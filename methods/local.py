@@ -1,0 +1,107 @@
+"""What clients do with their data: the one training loop, and whole-set passes. Every method's client half is made of these."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from methods.base import Batch, Client, RoundContext, TrainParams
+from methods.network import Network
+
+SCORING_BATCH = 512
+
+
+class Optimizer:
+    """SGD or Adam on a network's flat vectors, as torch.optim defines them."""
+
+    def __init__(self, net: Network, train: TrainParams, lr: float):
+        self.net, self.train, self.lr = net, train, lr
+        self.steps = 0
+        self.first = torch.zeros_like(net.weights) if train.momentum or train.optimizer == "adam" else None
+        self.second = torch.zeros_like(net.weights) if train.optimizer == "adam" else None
+
+    def step(self) -> None:
+        weights, grad, train = self.net.weights, self.net.grad, self.train
+        if train.weight_decay:
+            grad.add_(weights, alpha=train.weight_decay)
+        if self.second is not None and self.first is not None:
+            self.steps += 1
+            self.first.lerp_(grad, 1 - 0.9)
+            self.second.mul_(0.999).addcmul_(grad, grad, value=1 - 0.999)
+            scale = self.lr / (1 - 0.9**self.steps)
+            denominator = self.second.sqrt().div_((1 - 0.999**self.steps) ** 0.5).add_(1e-8)
+            weights.addcdiv_(self.first, denominator, value=-scale)
+        elif self.first is not None:
+            self.first.mul_(train.momentum).add_(grad)
+            weights.add_(self.first, alpha=-self.lr)
+        else:
+            weights.add_(grad, alpha=-self.lr)
+
+
+def train(
+    client: Client,
+    nets: Sequence[Network],
+    batch_loss: Callable[[Batch], Tensor],
+    ctx: RoundContext,
+    *,
+    penalty: Callable[[Batch], None] | None = None,
+    after_step: Callable[[Batch], None] | None = None,
+    after_epoch: Callable[[int], None] | None = None,
+    view: str = "train",
+    subset: Tensor | None = None,
+    lr: float | None = None,
+    **changes: float | int | str,
+) -> None:
+    """Train `nets` together for some epochs: one scalar loss per batch, one optimiser step per network.
+
+    `penalty` adds closed-form terms to the flat gradients after the backward pass (proximal terms need no graph). Networks that a batch's loss does not
+    touch get a zero gradient. `changes` replaces fields of `ctx.train` (local_epochs, batch_size, momentum, ...). The learning rate is
+    train.lr * train.lr_decay^round unless `lr` is given.
+    """
+    settings = replace(ctx.train, **changes) if changes else ctx.train
+    rate = settings.lr * settings.lr_decay**ctx.round if lr is None else lr
+    optimizers = [Optimizer(net, settings, rate) for net in nets]
+    order, augment = ctx.generator("batches", client.id), ctx.generator("augment", client.id)
+    for net in nets:
+        net.train()
+    for epoch in range(settings.local_epochs):
+        for batch in client.batches(settings.batch_size, view, order, augment, epoch, subset):
+            for net in nets:
+                net.grad.zero_()
+            batch_loss(batch).backward()  # type: ignore[no-untyped-call]
+            if settings.clip_norm:
+                for net in nets:
+                    clip(net.grad, settings.clip_norm)
+            if penalty is not None:
+                penalty(batch)
+            for optimizer in optimizers:
+                optimizer.step()
+            if after_step is not None:
+                after_step(batch)
+        if after_epoch is not None:
+            after_epoch(epoch)
+
+
+def clip(grad: Tensor, limit: float) -> None:
+    """Scale a flat gradient down to a global norm, as torch.nn.utils.clip_grad_norm_ does."""
+    grad.mul_(torch.clamp(limit / (grad.norm() + 1e-6), max=1.0))
+
+
+@torch.no_grad()
+def whole_set(client: Client, functions: Iterable[Callable[[Tensor], Tensor]], view: str = "plain", generator: torch.Generator | None = None) -> list[Tensor]:
+    """Each function of the images over all of a client's samples, in its own order; the images are made once for all functions."""
+    functions = list(functions)
+    parts: list[list[Tensor]] = [[] for _ in functions]
+    for index in torch.arange(client.num_samples).split(SCORING_BATCH):
+        x = client.images(index, view, generator)
+        for part, function in zip(parts, functions, strict=True):
+            part.append(function(x))
+    return [torch.cat(part) for part in parts]
+
+
+def probabilities(client: Client, *nets: Network, view: str = "plain", generator: torch.Generator | None = None) -> list[Tensor]:
+    """Softmax outputs (n, classes) of each network in eval mode over all of a client's samples, on the same views."""
+    for net in nets:
+        net.eval()
+    return whole_set(client, [lambda x, net=net: net(x).softmax(1) for net in nets], view, generator)
