@@ -5,36 +5,33 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import hydra
-from omegaconf import DictConfig, OmegaConf
-
 from benchmarks.errors import UserError
 
 if TYPE_CHECKING:
-    from benchmarks.config import RunConfig
+    from omegaconf import DictConfig
 
-CONFIG_PATH = "../conf"
+CONF = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "conf")
 HELP = """Federated learning under label noise: one run, or a grid with -m.
 
   python -m benchmarks.run                                              one run with the defaults
   python -m benchmarks.run method=fedprox noise.rho=0.4 dataset=cifar10 another one
   python -m benchmarks.run -m method=fedavg,fedprox noise.rho=0.4,0.8   a grid of four cells
   python -m benchmarks.run ... dry=true                                 print the cells and what is done, run nothing
-  python -m benchmarks.run ... --cfg job                                print the configuration, run nothing
+  python -m benchmarks.run ... --cfg                                    print the configuration, run nothing
   python -m benchmarks.methods | benchmarks.data | benchmarks.scene     tables of methods and data sets; a look at a scene
 """
 
 
-def run_experiment(raw: DictConfig) -> dict[str, Any]:
+def run_experiment(raw: "DictConfig") -> dict[str, Any]:
     """Compose -> check -> run -> record. The importable form of the command."""
     from rich.console import Console
 
     from benchmarks import summary
-    from benchmarks.config import parse
+    from benchmarks.grid import checked
     from benchmarks.runner import Busy, run_cell
     from benchmarks.tracking import Tracker
 
-    config = parse(OmegaConf.to_container(raw, resolve=True))  # type: ignore[arg-type]
+    config = checked(raw)
     tracker = Tracker(summary.title(config), config.run_dir, Console())
     try:
         record = run_cell(config, tracker)
@@ -45,36 +42,8 @@ def run_experiment(raw: DictConfig) -> dict[str, Any]:
     return record
 
 
-@hydra.main(version_base="1.3", config_path=CONFIG_PATH, config_name="config")
-def job(raw: DictConfig) -> None:
-    record = run_experiment(raw)
-    _RECORDS.append(record)
-
-
-_RECORDS: list[dict[str, Any]] = []  # of this process, for the closing summary of a single run
-
-
-def expand(overrides: Sequence[str]) -> "list[tuple[list[str], RunConfig]]":
-    """The cells of a grid in Hydra's order, each composed and checked. Raises on the first mistake, before anything runs."""
-    from hydra import compose, initialize_config_dir
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    from benchmarks.config import parse
-
-    folder = os.path.abspath(os.path.join(os.path.dirname(__file__), CONFIG_PATH))
-    cells = []
-    with initialize_config_dir(folder, version_base="1.3"):
-        fixed = [text for text in overrides if text.startswith(("experiment=", "hydra.searchpath="))]
-        swept = compose("config", fixed, return_hydra_config=True).hydra.sweeper.params or {}
-        given = {text.split("=")[0].lstrip("+~") for text in overrides}
-        all_overrides = [f"{key}={value}" for key, value in swept.items() if key not in given] + list(overrides)
-        parsed = OverridesParser.create().parse_overrides(all_overrides)
-        for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None):
-            for cell in batch:
-                raw = OmegaConf.to_container(compose("config", list(cell)), resolve=True)
-                cells.append((list(cell), parse(raw)))  # type: ignore[arg-type]
-    return cells
+def job(raw: "DictConfig") -> None:
+    run_experiment(raw)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,40 +70,40 @@ def _main(arguments: list[str]) -> int:
     if {"--help", "-h"} & set(arguments):
         print(HELP + _groups())
         return 0
-    sys.argv = [sys.argv[0], *arguments]
-    options = {"--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--resolve", "--package", "-p"}
-    if any(argument.split("=")[0] in options for argument in arguments):
-        job()
-        return 0
     multirun = bool({"-m", "--multirun"} & set(arguments))
-    overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
-    cells = expand(overrides)
-    from benchmarks import summary
+    overrides = [argument for argument in arguments if argument not in ("-m", "--multirun")]
+    for argument in overrides:
+        if argument != "--cfg" and (argument.startswith("-") or "=" not in argument):
+            raise UserError(f"{argument!r} is not legal; legal: key=value, -m, --cfg, --help")
+    show = "--cfg" in overrides
+    overrides = [argument for argument in overrides if argument != "--cfg"]
 
+    from benchmarks import grid, summary
+
+    cells = grid.expand(overrides)
     if not multirun and len(cells) > 1:
         raise UserError(f"the values make {len(cells)} cells; legal: one value per key, or -m for a grid")
+    if show:
+        summary.print_configurations(cells)
+        return 0
     already = summary.finished(cells)
     if cells[0][1].dry:
         summary.print_cells(cells, already)
         return 0
     summary.check_worlds(cells)
-    job()
-    if multirun:
-        return summary.print_grid(cells, already)
-    summary.print_run(_RECORDS[-1], cells[0][1])
-    return 0 if _RECORDS[-1]["status"] == "done" else 1
+    grid.launch(job, cells, overrides)
+    return summary.print_grid(cells, already) if multirun else summary.print_run(cells[0][1], cells[0][1].run_id in already)
 
 
 def _groups() -> str:
     """The choices of every configuration group, read from the folder names: no heavy import for a help text."""
-    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), CONFIG_PATH)
     lines = []
     for group in ("method", "dataset", "scale", "model", "partition", "noise", "executor", "tracking", "experiment"):
-        names = sorted(name.removesuffix(".yaml") for name in os.listdir(os.path.join(folder, group)) if name.endswith(".yaml"))
+        names = sorted(name.removesuffix(".yaml") for name in os.listdir(os.path.join(CONF, group)) if name.endswith(".yaml"))
         if names:
             lines.append(f"  {group + '=':<12}{' | '.join(names)}")
     keys = "  seed= budget.participations= federation.num_clients= federation.clients_per_round= train.lr= evaluate.every= runs_dir= force=true ..."
-    return "\nChoices:\n" + "\n".join(lines) + "\n\nOther keys (all: --cfg job):\n" + keys
+    return "\nChoices:\n" + "\n".join(lines) + "\n\nOther keys (all: --cfg):\n" + keys
 
 
 def _is_configuration_error(error: Exception) -> bool:

@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import data, models, scene
-from benchmarks.config import RunConfig
+from benchmarks.config import RunConfig, as_plain
 from benchmarks.errors import UserError
+from benchmarks.grid import Cell
 from benchmarks.record import FINISHED, DamagedRecord, read_record
 
-Cell = tuple[list[str], RunConfig]
 
 
 def title(config: RunConfig) -> str:
@@ -126,8 +127,16 @@ def _numbers(record: Mapping[str, Any]) -> list[str]:
     return [percent(summary.get("best")), percent(summary.get("last10")), "-" if f1 is None else f"{f1:.3f}", right, visits, seconds]
 
 
-def print_run(record: Mapping[str, Any], config: RunConfig) -> None:
-    """The short summary of a single run."""
+def print_configurations(cells: Sequence[Cell]) -> None:
+    for _, config in cells:
+        print(yaml.safe_dump(as_plain(config), sort_keys=False))
+
+
+def print_run(config: RunConfig, before: bool) -> int:
+    """The short summary of a single run. Exit code 1 unless it is done."""
+    record = read_record(config.run_dir)
+    if record is None:
+        raise UserError(f"{config.run_dir} holds no record: another process is at work on this cell")
     summary, scores, cost, time = (record.get(key, {}) for key in ("summary", "scores", "cost", "time"))
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_row("run", title(config))
@@ -145,5 +154,6 @@ def print_run(record: Mapping[str, Any], config: RunConfig) -> None:
         megabytes = (cost["bytes_down"] + cost["bytes_up"]) / 1e6
         seconds = time["seconds_method"] + time["seconds_evaluation"]
         table.add_row("cost", f"{cost['participations']} visits, {cost['samples_trained']} samples trained, {megabytes:.1f} MB sent, {seconds:.1f} s")
-    table.add_row("record", str(config.run_dir))
+    table.add_row("record", f"{config.run_dir}{' (finished before; force=true runs it again)' if before else ''}")
     Console().print(table)
+    return 0 if record["status"] == "done" else 1

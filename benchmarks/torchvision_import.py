@@ -1,7 +1,8 @@
 """The one place that imports torchvision, so that it also works beside a CPU build of torch.
 
-The native library of the torchvision wheel does not load there, and the import stops because `torchvision::nms` is unknown. Defining the
-schemas of the two missing operators is enough for models, data sets and transforms; the detection operators stay unavailable.
+The native library of the torchvision wheel does not load there, and the import stops because `torchvision::nms` is
+unknown. Defining the schemas of the two missing operators is enough for models, data sets and transforms; the detection
+operators stay unavailable.
 
 Use `from benchmarks.torchvision_import import torchvision`.
 """

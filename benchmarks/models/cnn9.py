@@ -1,0 +1,51 @@
+"""The 9-layer CNN of Co-teaching (Han et al., NeurIPS 2018), also used by FedLSR, RoFL and LSG."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from benchmarks.models.base import ModelInfo, Network, Shape, flag
+
+# (output channels, padding) of the three convolutions of each block
+BLOCKS = (((128, 1), (128, 1), (128, 1)), ((256, 1), (256, 1), (256, 1)), ((512, 0), (256, 0), (128, 0)))
+
+
+class CNN9(Network):
+    """Nine 3x3 convolutions with batch normalisation and LeakyReLU(0.01) in three blocks.
+
+    Blocks 1 and 2 end with 2x2 max-pooling and channel dropout of 0.25; block 3 has no padding and ends with the mean
+    over what is left of the map, which is the feature.
+
+    Deviations: released implementations call dropout without the training flag, so that it stays on in evaluation.
+    Here it is off in evaluation, as the papers say; `dropout_in_eval=True` is the released behaviour.
+    """
+
+    feature_dim = 128
+
+    def __init__(self, num_classes: int, shape: Shape, dropout_in_eval: bool) -> None:
+        super().__init__()
+        self.dropout_in_eval = dropout_in_eval
+        self.blocks = nn.ModuleList()
+        in_channels = shape[0]
+        for block in BLOCKS:
+            layers: list[nn.Module] = []
+            for channels, padding in block:
+                layers += [
+                    nn.Conv2d(in_channels, channels, 3, padding=padding),
+                    nn.BatchNorm2d(channels),
+                    nn.LeakyReLU(0.01),
+                ]
+                in_channels = channels
+            self.blocks.append(nn.Sequential(*layers))
+        self.head = nn.Linear(self.feature_dim, num_classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        dropout_on = self.training or self.dropout_in_eval
+        hidden = images
+        for block in self.blocks[:-1]:
+            hidden = F.dropout2d(F.max_pool2d(block(hidden), 2), 0.25, training=dropout_on)
+        return self.blocks[-1](hidden).mean((2, 3))
+
+
+CNN9_INFO = ModelInfo(
+    "cnn9", CNN9, smallest=28, summary="9-layer CNN (Co-teaching, LSG)", params={"dropout_in_eval": flag(False)}
+)

@@ -1,0 +1,32 @@
+"""A multilayer perceptron on flattened images."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from benchmarks.models.base import ModelInfo, Network, Shape, widths
+
+
+class MLP(Network):
+    """Fully connected layers of the given widths with ReLU; without any width it is a linear classifier."""
+
+    def __init__(self, num_classes: int, shape: Shape, hidden: Sequence[int]) -> None:
+        super().__init__()
+        sizes = [prod(shape), *hidden]
+        self.layers = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(sizes))
+        self.feature_dim = sizes[-1]
+        self.head = nn.Linear(self.feature_dim, num_classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        vectors = images.flatten(1)
+        for layer in self.layers:
+            vectors = F.relu(layer(vectors))
+        return vectors
+
+
+MLP_INFO = ModelInfo(
+    "mlp", MLP, smallest=1, summary="perceptron with ReLU on flattened images", params={"hidden": widths(512, 512)}
+)

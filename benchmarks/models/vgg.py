@@ -1,0 +1,47 @@
+"""VGG-11 without batch normalisation: Simonyan and Zisserman, "Very deep convolutional networks", ICLR 2015."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from benchmarks.models.base import ModelInfo, Network, Shape
+
+# the paper's column A: channels of the 3x3 convolutions before each max-pooling
+STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))
+
+
+class VGG11(Network):
+    """torchvision's layout and initialisation: five convolution stages, average pooling to 7x7, two layers of 4096.
+
+    Deviations: FedCorr's released code keeps a 1000-way output; here the head has one output per class.
+    """
+
+    feature_dim = 4096
+
+    def __init__(self, num_classes: int, shape: Shape) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        in_channels = shape[0]
+        for stage in STAGES:
+            for channels in stage:
+                layers += [nn.Conv2d(in_channels, channels, 3, padding=1), nn.ReLU()]
+                in_channels = channels
+            layers.append(nn.MaxPool2d(2))
+        self.convolutions = nn.Sequential(*layers)
+        self.fc1 = nn.Linear(512 * 7 * 7, 4096)
+        self.fc2 = nn.Linear(4096, self.feature_dim)
+        self.head = nn.Linear(self.feature_dim, num_classes)
+        for parameter in self.parameters():
+            if parameter.dim() == 4:
+                nn.init.kaiming_normal_(parameter, mode="fan_out", nonlinearity="relu")
+            elif parameter.dim() == 2:
+                nn.init.normal_(parameter, 0, 0.01)
+            else:
+                nn.init.zeros_(parameter)
+
+    def features(self, images: Tensor) -> Tensor:
+        hidden = F.adaptive_avg_pool2d(self.convolutions(images), 7).flatten(1)
+        hidden = F.dropout(F.relu(self.fc1(hidden)), 0.5, self.training)
+        return F.dropout(F.relu(self.fc2(hidden)), 0.5, self.training)
+
+
+VGG11_INFO = ModelInfo("vgg11", VGG11, smallest=32, summary="VGG-11 without batch normalisation (FedCorr, Table 10)")

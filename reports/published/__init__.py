@@ -1,0 +1,42 @@
+"""The published numbers: every result and settings table of three papers, as data.
+
+FedCorr   Xu, Chen, Quek, Chong: Multi-Stage Federated Learning for Label Noise Correction, CVPR 2022.
+          Results: Tables 2-6 and 9-13; settings: Tables 1, 7, 8.
+LSG       Bai et al.: Overcoming Noisy Labels in Federated Learning Through Local Self-Guiding, CCGrid 2023.
+          Results: Tables I-VI.
+Fed-CNML  Wu et al.: Collaborative Network and Metric Learning Based Label Noise Robust Federated Learning Method,
+          Computer Science 51(10), 2024. Results: Tables 2-5; settings: Table 1.
+
+A result table is two files. `<name>.csv` has one line per printed cell, as printed. `<name>.yaml` has the layout and,
+for every row and column, the overrides that configure the run: a cell's run is common + column + row, where a newly
+chosen group (`partition=centralized`) drops what was set inside the old one. Labels of two levels are joined by " / ",
+Greek letters are spelled out. A settings table is one YAML.
+
+    table = load("fedcorr_table2")
+    table.cell("Federated / Ours", "rho=0.4 / tau=0.5").value       # 94.15
+    table.overrides("Federated / Ours", "rho=0.4 / tau=0.5")        # ("dataset=cifar10", ..., "method=fedcorr")
+    checks(table)                                                   # what does not add up
+
+Values stay as printed even where they are misprints; `checks` computes which they are.
+"""
+
+from reports.published.consistency import Finding, checks
+from reports.published.settings import Setting, SettingsTable, load_settings, settings_names
+from reports.published.tables import Cell, Claim, Footnote, Heading, PublishedTable, Stated, load, names
+
+__all__ = [
+    "Cell",
+    "Claim",
+    "Finding",
+    "Footnote",
+    "Heading",
+    "PublishedTable",
+    "Setting",
+    "SettingsTable",
+    "Stated",
+    "checks",
+    "load",
+    "load_settings",
+    "names",
+    "settings_names",
+]
