@@ -140,7 +140,7 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
     known = [f.name for f in dataclasses.fields(RunConfig)]
     for key in raw:
         if key not in known:
-            raise UserError(f"{key} is not a key of the configuration{_close(key, known)}")
+            raise UserError(f"{key} is not a key of the configuration{near(key, known)}")
     scale = _typed(raw["scale"], str, "scale")
     if scale not in SCALES:
         raise UserError(f"scale={scale!r} is not legal; legal: {', '.join(SCALES)}")
@@ -177,7 +177,7 @@ def section(cls: type[T], raw: Any, where: str) -> T:
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in raw:
         if key not in fields:
-            raise UserError(f"{where}.{key} is not a key{_close(str(key), fields)}")
+            raise UserError(f"{where}.{key} is not a key{near(str(key), fields)}")
     missing = [f.name for f in fields.values() if f.name not in raw and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
     if missing:
         raise UserError(f"{where}.{missing[0]} is missing")
@@ -245,7 +245,8 @@ def _words(hint: Any) -> str:
     return {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "null", None: "null"}.get(hint, str(hint))
 
 
-def _close(key: str, legal: typing.Iterable[str]) -> str:
+def near(key: str, legal: typing.Iterable[str]) -> str:
+    """The end of an error line about an unknown key."""
     legal = list(legal)
-    near = get_close_matches(key, legal, n=1)
-    return (f"; did you mean {near[0]}?" if near else "") + f"; legal: {', '.join(legal) or 'none'}"
+    close = get_close_matches(key, legal, n=1)
+    return (f"; did you mean {close[0]}?" if close else "") + f"; legal: {', '.join(legal) or 'none'}"

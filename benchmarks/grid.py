@@ -12,14 +12,18 @@ from hydra import compose, initialize_config_dir
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobStatus
+from hydra.errors import HydraException
 from hydra.types import HydraContext, RunMode
-from hydra._internal.utils import create_config_search_path
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from benchmarks.config import RunConfig, parse
+from benchmarks.config import RunConfig, near, parse
+from benchmarks.errors import UserError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 Cell = tuple[list[str], RunConfig]
@@ -30,11 +34,40 @@ def expand(overrides: Sequence[str]) -> list[Cell]:
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     cells = [list(cell) for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for cell in batch]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return [(cell, checked(compose("config", cell))) for cell in cells]
+        return [(cell, checked(_compose(cell))) for cell in cells]
 
 
 def checked(raw: DictConfig) -> RunConfig:
-    return parse(OmegaConf.to_container(raw, resolve=True))  # type: ignore[arg-type]
+    return parse(OmegaConf.to_container(raw, resolve=True, throw_on_missing=True))  # type: ignore[arg-type]
+
+
+def _compose(cell: list[str]) -> DictConfig:
+    try:
+        return compose("config", cell)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(_explain(cell) or str(error).strip().split("\n")[0]) from error
+
+
+def _explain(cell: list[str]) -> str:
+    """Hydra's composition errors in our words: the key, the value, what is legal. Looks for the first override that cannot be."""
+    loader = GlobalHydra.instance().config_loader()
+    groups, keys = [], []
+    for text in cell:
+        key, _, value = text.lstrip("+~").partition("=")
+        options = loader.get_group_options(key) if "." not in key else []
+        if options and value not in options:
+            return f"{key}={value} is not legal; legal: {', '.join(options)}"
+        (groups if options or key.startswith("hydra") else keys).append((text, key))
+    base = compose("config", [text for text, _ in groups])
+    for text, key in keys:
+        node, path = base, key.split(".")
+        for depth, name in enumerate(path):
+            if not isinstance(node, DictConfig):
+                return f"{key} is not a key; {'.'.join(path[:depth])} is a value"
+            if name not in node:
+                return f"{key} is not a key{near(name, [str(k) for k in node])}"
+            node = node._get_node(name)
+    return ""
 
 
 def launch(job: Callable[[DictConfig], Any], cells: Sequence[Cell], overrides: Sequence[str]) -> None:

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not _is_configuration_error(error):
             raise
-        print(f"error: {_one_line(error)}", file=sys.stderr)
+        print(f"error: {str(error).strip().splitlines()[0]}", file=sys.stderr)
         return 2
 
 
@@ -111,24 +111,6 @@ def _is_configuration_error(error: Exception) -> bool:
     from omegaconf.errors import OmegaConfBaseException
 
     return isinstance(error, (HydraException, OmegaConfBaseException)) or type(error).__module__.startswith("hydra.")
-
-
-def _one_line(error: Exception) -> str:
-    """Hydra's errors, many lines long, as one: the message, and the legal values where it lists them."""
-    root: BaseException = error
-    while root.__cause__ is not None:
-        root = root.__cause__
-    lines = [line.strip() for line in f"{error}".splitlines() if line.strip()]
-    cause = [line.strip() for line in f"{root}".splitlines() if line.strip() and not line.strip().startswith(("full_key", "object_type"))]
-    legal = []
-    if "Available options" in " ".join(lines):
-        at = next(i for i, line in enumerate(lines) if line.startswith("Available options"))
-        legal = lines[at + 1 :]
-        return f"{lines[0]} legal: {', '.join(legal)}"
-    text = lines[0].removesuffix("To append to your config use").strip()
-    if root is not error and cause and cause[0] not in text:
-        text = f"{text} ({cause[0]})"
-    return text
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What the terminal shows of cells and their records."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,11 @@ from benchmarks.record import FINISHED, DamagedRecord, read_record
 
 
 
+def console() -> Console:
+    """A terminal at its own width; a file or a pipe wide enough for a table."""
+    return Console() if sys.stdout.isatty() else Console(width=140)
+
+
 def title(config: RunConfig) -> str:
     noise = {k: v for k, v in vars(config.noise.params).items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
     level = ",".join(f"{v:g}" for v in noise.values())
@@ -28,8 +34,8 @@ def one_line(record: Mapping[str, Any]) -> str:
     return f"done: best {percent(summary['best'])} last-10 {percent(summary['last10'])} in {time['seconds_method'] + time['seconds_evaluation']:.1f} s"
 
 
-def percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.2f} %"
+def percent(value: float) -> str:
+    return f"{100 * value:.2f} %"
 
 
 def finished(cells: Sequence[Cell]) -> set[str]:
@@ -67,7 +73,7 @@ def print_cells(cells: Sequence[Cell], already: set[str]) -> None:
     table = Table("cell", "status", "record", title=f"{len(cells)} cells, {len(already)} done")
     for overrides, config in cells:
         table.add_row(" ".join(_telling(overrides)) or "defaults", _status(config), str(config.run_dir))
-    Console().print(table)
+    console().print(table)
 
 
 def _telling(overrides: Sequence[str]) -> list[str]:
@@ -77,8 +83,7 @@ def _telling(overrides: Sequence[str]) -> list[str]:
 def print_grid(cells: Sequence[Cell], already: set[str]) -> int:
     """One row per cell: what it was, how it ended, its numbers. Exit code 1 when a cell failed."""
     varied = _varied(cells)
-    columns = [*varied, "status", "best", "last 10", "client F1", "labels right", "visits", "seconds"]
-    table = Table(*columns, title="Comparison (test accuracy)")
+    columns = [*varied, "status", "best %", "last 10 %", "client F1", "labels right %", "visits", "seconds"]
     counts = {"done": 0, "diverged": 0, "failed": 0, "skipped": 0}
     rows = []
     for overrides, config in cells:
@@ -92,15 +97,17 @@ def print_grid(cells: Sequence[Cell], already: set[str]) -> int:
         shown = f"{status} before" if config.run_id in already else status
         chosen = dict(text.split("=", 1) for text in overrides)
         rows.append([*(chosen.get(key, "") for key in varied), shown, *_numbers(record)])
+    shown_columns = [i for i in range(len(columns)) if any(row[i] != "-" for row in rows)]
+    table = Table(*(columns[i] for i in shown_columns), title="Comparison: test accuracy, best and mean of the last 10 tests")
     for row in rows:
-        table.add_row(*row)
-    console = Console()
-    console.print(table)
-    console.print(", ".join(f"{number} {name}" for name, number in counts.items()) + f"; records under {cells[0][1].runs_dir}/", highlight=False)
+        table.add_row(*(row[i] for i in shown_columns))
+    screen = console()
+    screen.print(table)
+    screen.print(", ".join(f"{number} {name}" for name, number in counts.items()) + f"; records under {cells[0][1].runs_dir}/", highlight=False)
     for overrides, config in cells:
         record = None if config.run_id in already else read_record(config.run_dir)
         if record and record["status"] != "done":
-            console.print(f"{' '.join(_telling(overrides))}: {record['status']}: {record['reason']} ({config.run_dir}/log.txt)", highlight=False, markup=False)
+            screen.print(f"{' '.join(_telling(overrides))}: {record['status']}: {record['reason']} ({config.run_dir}/log.txt)", highlight=False, markup=False)
     return 1 if counts["failed"] else 0
 
 
@@ -120,11 +127,12 @@ def _numbers(record: Mapping[str, Any]) -> list[str]:
     f1 = scores.get("clients/f1")
     right = "-"
     if "labels/accuracy_after" in scores:
-        right = f"{100 * scores['labels/accuracy_before']:.1f} -> {100 * scores['labels/accuracy_after']:.1f} %"
+        right = f"{100 * scores['labels/accuracy_before']:.1f} -> {100 * scores['labels/accuracy_after']:.1f}"
     time = record.get("time", {})
     seconds = f"{time['seconds_method'] + time['seconds_evaluation']:.1f}" if time else "-"
     visits = str(record.get("cost", {}).get("participations", "-"))
-    return [percent(summary.get("best")), percent(summary.get("last10")), "-" if f1 is None else f"{f1:.3f}", right, visits, seconds]
+    best, last = (f"{100 * summary[name]:.2f}" if name in summary else "-" for name in ("best", "last10"))
+    return [best, last, "-" if f1 is None else f"{f1:.3f}", right, visits, seconds]
 
 
 def print_configurations(cells: Sequence[Cell]) -> None:
@@ -155,5 +163,5 @@ def print_run(config: RunConfig, before: bool) -> int:
         seconds = time["seconds_method"] + time["seconds_evaluation"]
         table.add_row("cost", f"{cost['participations']} visits, {cost['samples_trained']} samples trained, {megabytes:.1f} MB sent, {seconds:.1f} s")
     table.add_row("record", f"{config.run_dir}{' (finished before; force=true runs it again)' if before else ''}")
-    Console().print(table)
+    console().print(table)
     return 0 if record["status"] == "done" else 1

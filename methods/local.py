@@ -1,7 +1,8 @@
 """What clients do with their data: the one training loop, and whole-set passes. Every method's client half is made of these."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,6 +40,50 @@ class Optimizer:
             weights.add_(grad, alpha=-self.lr)
 
 
+class Trainer:
+    """What lasts through one visit, the optimisers and the random streams, for methods that do something between epochs. See `train`."""
+
+    def __init__(self, client: Client, nets: Sequence[Network], ctx: RoundContext, *, lr: float | None = None, **changes: Any):
+        self.client = client
+        self.settings = replace(ctx.train, **changes) if changes else ctx.train
+        rate = self.settings.lr * self.settings.lr_decay**ctx.round if lr is None else lr
+        self.optimizers = {net: Optimizer(net, self.settings, rate) for net in nets}
+        self.order, self.augment = ctx.generator("batches", client.id), ctx.generator("augment", client.id)
+
+    def batches(self, view: str = "train", subset: Tensor | None = None, epoch: int = 0) -> Iterator[Batch]:
+        """One shuffled epoch from the visit's streams."""
+        return self.client.batches(self.settings.batch_size, view, self.order, self.augment, epoch, subset)
+
+    def epoch(
+        self,
+        batch_loss: Callable[[Batch], Tensor],
+        number: int = 0,
+        *,
+        nets: Sequence[Network] | None = None,
+        penalty: Callable[[Batch], None] | None = None,
+        after_step: Callable[[Batch], None] | None = None,
+        view: str = "train",
+        subset: Tensor | None = None,
+    ) -> None:
+        """One epoch for `nets`, by default for all. The others are put in evaluation mode and do not move."""
+        trained = list(self.optimizers) if nets is None else nets
+        for net in self.optimizers:
+            net.train() if net in trained else net.eval()
+        for batch in self.batches(view, subset, number):
+            for net in trained:
+                net.grad.zero_()
+            batch_loss(batch).backward()  # type: ignore[no-untyped-call]
+            if self.settings.clip_norm:
+                for net in trained:
+                    clip(net.grad, self.settings.clip_norm)
+            if penalty is not None:
+                penalty(batch)
+            for net in trained:
+                self.optimizers[net].step()
+            if after_step is not None:
+                after_step(batch)
+
+
 def train(
     client: Client,
     nets: Sequence[Network],
@@ -51,7 +96,7 @@ def train(
     view: str = "train",
     subset: Tensor | None = None,
     lr: float | None = None,
-    **changes: float | int | str,
+    **changes: Any,
 ) -> None:
     """Train `nets` together for some epochs: one scalar loss per batch, one optimiser step per network.
 
@@ -59,26 +104,9 @@ def train(
     touch get a zero gradient. `changes` replaces fields of `ctx.train` (local_epochs, batch_size, momentum, ...). The learning rate is
     train.lr * train.lr_decay^round unless `lr` is given.
     """
-    settings = replace(ctx.train, **changes) if changes else ctx.train
-    rate = settings.lr * settings.lr_decay**ctx.round if lr is None else lr
-    optimizers = [Optimizer(net, settings, rate) for net in nets]
-    order, augment = ctx.generator("batches", client.id), ctx.generator("augment", client.id)
-    for net in nets:
-        net.train()
-    for epoch in range(settings.local_epochs):
-        for batch in client.batches(settings.batch_size, view, order, augment, epoch, subset):
-            for net in nets:
-                net.grad.zero_()
-            batch_loss(batch).backward()  # type: ignore[no-untyped-call]
-            if settings.clip_norm:
-                for net in nets:
-                    clip(net.grad, settings.clip_norm)
-            if penalty is not None:
-                penalty(batch)
-            for optimizer in optimizers:
-                optimizer.step()
-            if after_step is not None:
-                after_step(batch)
+    trainer = Trainer(client, nets, ctx, lr=lr, **changes)
+    for epoch in range(trainer.settings.local_epochs):
+        trainer.epoch(batch_loss, epoch, penalty=penalty, after_step=after_step, view=view, subset=subset)
         if after_epoch is not None:
             after_epoch(epoch)
 

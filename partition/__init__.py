@@ -7,7 +7,7 @@ import numpy as np
 from . import bernoulli_dirichlet, centralized, classes_per_client, dirichlet, iid, shards
 from .base import PartitionError, Scheme, check, is_integer
 
-__all__ = ["SCHEMES", "PartitionError", "Scheme", "make"]
+__all__ = ["SCHEMES", "PartitionError", "Scheme", "make", "noise_parts"]
 
 SCHEMES: dict[str, Scheme] = {
     module.SCHEME.name: module.SCHEME
@@ -38,3 +38,9 @@ def make(name: str, labels: np.ndarray, num_clients: int, seed: int, params: Any
                 f"clients than {num_clients}, or other parameters"
             )
     return parts
+
+
+def noise_parts(name: str, labels: np.ndarray, parts: list[np.ndarray], seed: int, params: Any) -> list[np.ndarray]:
+    """The clients for whom noise is drawn: those that train, unless the scheme pools a federation."""
+    draw = SCHEMES[name].noise_parts
+    return parts if draw is None else draw(labels, seed, params)

@@ -12,6 +12,9 @@ import numpy as np
 MAX_REDRAWS = 1000
 
 
+ROOM = {"num_clients": "federation"}  # where a key lives in the configuration, if not under `partition`
+
+
 class PartitionError(ValueError):
     """A partition that cannot be made; the message is one line with the key, its value and what is legal."""
 
@@ -26,11 +29,12 @@ class Scheme:
     one_line: str
     disjoint: bool
     covering: bool
+    noise_parts: Callable[[np.ndarray, int, Any], list[np.ndarray]] | None = None  # whom noise is drawn for, if not the clients that train
 
 
 def check(key: str, value: object, is_legal: bool, legal: str) -> None:
     if not is_legal:
-        raise PartitionError(f"partition.{key}={value!r}: must be {legal}")
+        raise PartitionError(f"{ROOM.get(key, 'partition')}.{key}={value!r}: must be {legal}")
 
 
 def is_number(value: object) -> bool:

@@ -29,6 +29,7 @@ class NotConfigured(Exception):
 def configured(overrides: Iterable[str], scale: str) -> dict[str, Any]:
     """What can change a number, under dotted keys. Raises NotConfigured."""
     given = list(overrides)
+    check_choices(given)
     groups = tuple(override for override in given if "." not in override.partition("=")[0])
     config = _chosen(CONF, (*groups, f"scale={scale}")).copy()
     for override in OverridesParser.create().parse_overrides([text for text in given if text not in groups]):
@@ -43,6 +44,13 @@ def configured(overrides: Iterable[str], scale: str) -> dict[str, Any]:
     except (OmegaConfBaseException, ValueError) as error:
         raise NotConfigured(_first_line(error)) from error
     return flatten(plain)
+
+
+def check_choices(overrides: Iterable[str]) -> None:
+    """Raises NotConfigured where a chosen entry does not exist: quick, composes nothing."""
+    for group, _, name in (override.partition("=") for override in overrides):
+        if "." not in group and not (CONF / group / f"{name}.yaml").is_file():
+            raise NotConfigured(f"{group}={name}: {CONF.name}/{group} has no {name}.yaml")
 
 
 @cache

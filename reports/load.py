@@ -22,7 +22,8 @@ from benchmarks.record import DamagedRecord, read_record
 
 PLAIN = ("run_id", "status", "reason", "oracle", "rounds")
 SECTIONS = ("scene", "summary", "scores", "cost", "time")
-NEEDED = ("run_id", "seed", "scale", "dataset.name", "model.name", "partition.name", "noise.name", "method.name")
+NEEDED = ("run_id", "seed", "scale", "dataset.name", "model.name", "partition.name", "noise.name", "method.name",
+          "budget.participations")
 NEEDED_WHEN_DONE = ("scene.hash", "summary.best", "summary.last10", "summary.final", "cost.participations")
 UNDER_WAY = ("scene.npz", "checkpoint.bin", ".lock")  # any of them without record.json: a run that has not ended
 

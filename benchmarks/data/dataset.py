@@ -40,7 +40,7 @@ def load(name: str, data_dir: Path, params: Mapping[str, Any] = {}) -> Dataset:
     unknown = [key for key in params if key not in entry.params]
     if unknown:
         raise UserError(
-            f"dataset.params.{unknown[0]} is unknown for {name}; legal: {', '.join(entry.params) or 'none'}"
+            f"dataset.{unknown[0]} is unknown for {name}; legal: {', '.join(entry.params) or 'none'}"
         )
     if entry.kind == "folder":
         return _load_folder(entry, data_dir)
@@ -49,7 +49,7 @@ def load(name: str, data_dir: Path, params: Mapping[str, Any] = {}) -> Dataset:
     if entry.kind == "bundled":
         return _in_memory(entry, _read_digits())
     if params.get("path") is None:
-        raise UserError(f"dataset.params.path is missing: {name} needs the path of an .npz file")
+        raise UserError(f"dataset.path is missing: {name} needs the path of an .npz file")
     arrays, num_classes = read_npz(Path(params["path"]).expanduser())
     return _in_memory(_describe_npz(entry, arrays, num_classes), arrays)
 

@@ -20,7 +20,7 @@ def fetch(name: str, data_dir: Path, source: str = "auto", say: Callable[[str], 
         say(f"{name}: ready (part of {entry.origin}, nothing to fetch)")
         return
     if entry.kind == "file":
-        raise UserError(f"{name} cannot be fetched: it is {entry.origin}, named in dataset.params.path")
+        raise UserError(f"{name} cannot be fetched: it is {entry.origin}, named in dataset.path")
     if entry.kind == "folder":
         raise UserError(f"{name} cannot be fetched (from {entry.origin}): put it at {data_dir}/{entry.placement}")
     started = time.perf_counter()

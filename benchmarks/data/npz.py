@@ -33,7 +33,7 @@ def read_npz(path: Path) -> tuple[Arrays, int]:
 
 def _read_parts(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
-        raise UserError(f"dataset.params.path '{path}' is not a file; expected an .npz file with {', '.join(PARTS)}")
+        raise UserError(f"dataset.path '{path}' is not a file; expected an .npz file with {', '.join(PARTS)}")
     try:
         with np.load(path, allow_pickle=False) as file:
             missing = [part for part in PARTS if part not in file]

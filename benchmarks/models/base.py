@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 Shape = tuple[int, int, int]  # channels, height, width
@@ -21,6 +22,15 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.features(images))
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """Batch norm that trains on a last batch of one: a single value per channel has no variance, so the running statistics stand in."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.training and images.numel() == images.shape[1]:
+            return F.batch_norm(images, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+        return super().forward(images)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.models.base import ModelInfo, Network, Shape, flag
+from benchmarks.models.base import BatchNorm, ModelInfo, Network, Shape, flag
 
 # (output channels, padding) of the three convolutions of each block
 BLOCKS = (((128, 1), (128, 1), (128, 1)), ((256, 1), (256, 1), (256, 1)), ((512, 0), (256, 0), (128, 0)))
@@ -31,7 +31,7 @@ class CNN9(Network):
             for channels, padding in block:
                 layers += [
                     nn.Conv2d(in_channels, channels, 3, padding=padding),
-                    nn.BatchNorm2d(channels),
+                    BatchNorm(channels),
                     nn.LeakyReLU(0.01),
                 ]
                 in_channels = channels

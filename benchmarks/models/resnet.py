@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.errors import UserError
-from benchmarks.models.base import ModelInfo, Network, Shape, choice, flag, optional_path
+from benchmarks.models.base import BatchNorm, ModelInfo, Network, Shape, choice, flag, optional_path
 
 # torchvision's file of the IMAGENET1K_V1 weights, the ones FedCorr starts from
 PRETRAINED_FILE = "resnet50-0676ba61.pth"
@@ -24,7 +24,7 @@ def shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
     """The identity where the block keeps the shape, else a 1x1 projection."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
-    return nn.Sequential(convolution(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+    return nn.Sequential(convolution(inputs, outputs, 1, stride), BatchNorm(outputs))
 
 
 class BasicBlock(nn.Module):
@@ -35,9 +35,9 @@ class BasicBlock(nn.Module):
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
         self.conv1 = convolution(inputs, width, 3, stride)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1 = BatchNorm(width)
         self.conv2 = convolution(width, width, 3)
-        self.bn2 = nn.BatchNorm2d(width)
+        self.bn2 = BatchNorm(width)
         self.downsample = shortcut(inputs, width, stride)
 
     def forward(self, maps: Tensor) -> Tensor:
@@ -54,11 +54,11 @@ class Bottleneck(nn.Module):
         super().__init__()
         outputs = width * self.expansion
         self.conv1 = convolution(inputs, width, 1)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1 = BatchNorm(width)
         self.conv2 = convolution(width, width, 3, stride)
-        self.bn2 = nn.BatchNorm2d(width)
+        self.bn2 = BatchNorm(width)
         self.conv3 = convolution(width, outputs, 1)
-        self.bn3 = nn.BatchNorm2d(outputs)
+        self.bn3 = BatchNorm(outputs)
         self.downsample = shortcut(inputs, outputs, stride)
 
     def forward(self, maps: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ class ResNet(Network):
         super().__init__()
         self.imagenet_stem = stem == "imagenet"
         self.conv1 = convolution(shape[0], 64, 7, 2) if self.imagenet_stem else convolution(shape[0], 64, 3)
-        self.bn1 = nn.BatchNorm2d(64)
+        self.bn1 = BatchNorm(64)
         inputs = 64
         stages = []
         for width, stride, depth in zip((64, 128, 256, 512), (1, 2, 2, 2), depths, strict=True):

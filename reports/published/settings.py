@@ -15,7 +15,7 @@ class Setting:
     label: str
     values: tuple[int | float | str, ...]  # one per column, as printed
     symbol: str = ""  # the paper's symbol
-    key: str = ""  # the key of our configuration that holds it, where there is exactly one
+    key: str = ""  # the key of our configuration that holds it, or a formula of such keys; empty: none does
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def test_what_cannot_be_fetched_is_explained_and_the_rest_goes_on(
         f"put it at {tmp_path}/clothing1m/ with images/ and the official lists noisy_train_key_list.txt" in output.err
     )
     assert f"put it at {tmp_path}/imagenet100/ with train/<wnid>/*.JPEG" in output.err
-    assert "named in dataset.params.path" in output.err
+    assert "named in dataset.path" in output.err
     assert output.err.count("\n") == 3
     assert output.out == "digits: ready (part of scikit-learn, nothing to fetch)\n"
 

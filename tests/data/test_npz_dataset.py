@@ -83,7 +83,7 @@ def test_missing_keys_and_files(tmp_path: Path) -> None:
     del content["test_images"], content["test_labels"]
     with pytest.raises(UserError, match="lacks test_images, test_labels; it has train_images, train_labels"):
         load_npz(tmp_path, content)
-    with pytest.raises(UserError, match="dataset.params.path is missing"):
+    with pytest.raises(UserError, match="dataset.path is missing"):
         load("npz", tmp_path)
     with pytest.raises(UserError, match="nothing.npz' is not a file; expected an .npz file with train_images"):
         load("npz", tmp_path, {"path": tmp_path / "nothing.npz"})
@@ -93,9 +93,9 @@ def test_missing_keys_and_files(tmp_path: Path) -> None:
     np.save(tmp_path / "single.npy", np.zeros(3))
     with pytest.raises(UserError, match="single.npy cannot be read as an .npz file"):
         load("npz", tmp_path, {"path": tmp_path / "single.npy"})
-    with pytest.raises(UserError, match="dataset.params.file is unknown for npz; legal: path"):
+    with pytest.raises(UserError, match="dataset.file is unknown for npz; legal: path"):
         load("npz", tmp_path, {"file": "x"})
-    with pytest.raises(UserError, match="dataset.params.path is unknown for digits; legal: none"):
+    with pytest.raises(UserError, match="dataset.path is unknown for digits; legal: none"):
         load("digits", tmp_path, {"path": "x"})
 
 

@@ -1,0 +1,81 @@
+"""Published tables with our numbers beside the paper's: python -m reports.build table=fedcorr_table2 runs=runs"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.config import SCALES
+from reports import cli
+from reports.grid import Grid, latex, latex_page, markdown
+from reports.load import Runs, load
+from reports.published import load as published
+from reports.published import load_settings, names, settings_names
+from reports.results import collect
+from reports.settings import collect_settings, settings_csv, settings_grid
+from reports.tables import grid, to_csv
+
+DEFAULTS = {"table": "all", "runs": "runs", "out": "reports/reproductions", "scale": "all"}
+USAGE = """
+python -m reports.build [table=NAME,...] [runs=FOLDER,...] [out=FOLDER] [scale=NAME]
+
+Writes published tables with our numbers beside the paper's, as Markdown, LaTeX and CSV:
+  OUT/SCALE/TABLE.md, TABLE.csv, TABLE.tex (to \\input), TABLE_page.tex (compiles alone)
+
+  table   all, or names separated by commas (default all); a wrong name lists the legal ones
+  runs    folders with records of runs, separated by commas (default runs)
+  out     where to write (default reports/reproductions)
+  scale   paper, laptop or smoke; default all: those of which a run belongs to the table, or else paper
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return cli.run(arguments, USAGE, DEFAULTS, build)
+
+
+def build(options: dict[str, str]) -> int:
+    """Write the tables that the options ask for, and say what was written and what was left out."""
+    legal = (*names(), *settings_names())
+    chosen = [cli.choice("table", name, ("all", *legal)) for name in options["table"].split(",")]
+    scale = cli.choice("scale", options["scale"], ("all", *SCALES))
+    folders = cli.folders(options["runs"])
+    runs = load(folders)
+    cli.warn(runs.warnings)
+    if len(runs.done) == 0:
+        print(f"no finished run below {', '.join(folders)}: our side of every table is dashes", file=sys.stderr)
+    for name in legal if "all" in chosen else dict.fromkeys(chosen):
+        if name in names():
+            _results(name, runs, scale, Path(options["out"]))
+        else:
+            _settings(name, "paper" if scale == "all" else scale, Path(options["out"]))
+    return 0
+
+
+def _results(name: str, runs: Runs, scale: str, out: Path) -> None:
+    table = published(name)
+    present = set(runs.done["scale"])
+    found = [collect(table, runs, each) for each in (SCALES if scale == "all" else (scale,)) if each in present]
+    kept = [results for results in found if results.cells] if scale == "all" else found
+    for results in kept or [collect(table, runs, table.scale if scale == "all" else scale)]:
+        cli.warn(results.warnings)
+        _write(grid(results), to_csv(results), out / results.scale)
+        print(f"{name} {results.scale}: {len(results.cells)} of {len(table.cells)} cells -> {out / results.scale}/{name}.*")
+
+
+def _settings(name: str, scale: str, out: Path) -> None:
+    results = collect_settings(load_settings(name), scale)
+    cli.warn(results.warnings)
+    _write(settings_grid(results), settings_csv(results), out / scale)
+    print(f"{name} {scale}: settings -> {out / scale}/{name}.*")
+
+
+def _write(table: Grid, lines: str, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {".md": markdown(table), ".tex": latex(table), "_page.tex": latex_page(table, table.name), ".csv": lines}
+    for ending, text in files.items():
+        (folder / f"{table.name}{ending}").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

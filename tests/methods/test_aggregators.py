@@ -1,0 +1,191 @@
+"""The mathematics of aggregation against hand-computed values, numpy, and a literal transcription of ARFL's equations."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from methods import aggregators
+from methods.aggregators import coordinate_median, median, order_statistics, residual_fit, residual_reweighting, uniform, weighted_mean
+
+ROWS = np.array([[0.10, 0.20, 0.15, 0.30, 5.0], [1, 2, 3, 4, 5], [-0.5, 0.4, 0.1, -0.2, 0.3]], dtype=np.float32)  # coordinates by models
+MODELS = torch.from_numpy(ROWS.T.copy())
+ALL_TRAINABLE = 10**9
+
+
+def random_models(num_models: int, width: int, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal((num_models, width)).astype(np.float32))
+
+
+def literal_reweighting(matrix: np.ndarray, interval: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
+    """One coordinate after the other, with explicit hat matrices, in float64."""
+    num_models, width = matrix.shape
+    corrected, scores = matrix.astype(np.float64).copy(), np.zeros(num_models)
+    x = np.arange(num_models)
+    design = np.stack([np.ones(num_models), x], 1)
+    hat = design @ np.linalg.inv(design.T @ design) @ design.T
+    for i in range(width):
+        y = matrix[:, i].astype(np.float64)
+        order = np.argsort(y, kind="stable")
+        rank = np.argsort(order)
+        s = y[order]
+        slope = np.median([np.median([(s[a] - s[b]) / (a - b) for b in x if b != a]) for a in x])
+        line = np.median(y) - slope * (num_models - 1) / 2 + slope * rank
+        residual = y - line
+        scale = 1.4826 * (1 + 5 / (num_models - 1)) * np.median(np.sort(np.abs(residual))[1:]) + 1e-7
+        e, g = residual / scale, np.sqrt(1 - np.diag(hat)[rank])
+        bound = interval * np.sqrt(2 / num_models)
+        confidence = np.array([1.0 if r == 0 else np.clip(r / k, -bound, bound) * k / r for r, k in zip(e, g, strict=True)])
+        scores += confidence * confidence.std(ddof=1)
+        corrected[:, i] = np.where(confidence >= delta, y, line)
+    return corrected, (scores / scores.max()) ** 2 / ((scores / scores.max()) ** 2).sum()
+
+
+@given(st.integers(1, 23), st.integers(0, 5))
+def test_order_statistics_equal_a_sort(size, seed):
+    """Few distinct values, so that ties are frequent."""
+    rows = np.random.default_rng(seed).integers(0, 6, (size, 50)).astype(np.float32)
+    assert np.array_equal(np.stack(order_statistics(rows, tuple(range(size)))), np.sort(rows, axis=0))
+    assert np.array_equal(median(rows), np.median(rows, axis=0))
+    if size > 1:
+        assert np.array_equal(median(rows, leave_out=1), np.median(np.sort(rows, axis=0)[1:], axis=0))
+
+
+def test_order_statistics_leave_their_input_alone():
+    rows = np.random.default_rng(0).random((7, 9))
+    before = rows.copy()
+    median(rows)
+    assert np.array_equal(rows, before)
+
+
+def test_median_of_the_example():
+    assert torch.allclose(coordinate_median(MODELS), torch.tensor([0.2, 3.0, 0.1]))
+
+
+def test_median_of_an_even_number_is_the_mean_of_the_middle_two():
+    """1, 2, 4, 9: the median is 3; torch.median would say 2."""
+    matrix = torch.tensor([[9.0], [1.0], [4.0], [2.0]])
+    assert coordinate_median(matrix).item() == 3.0
+    assert matrix.median(0).values.item() == 2.0
+
+
+def test_median_over_several_blocks_equals_numpy():
+    matrix = random_models(10, 2 * aggregators.BLOCK + 17)
+    assert np.array_equal(coordinate_median(matrix).numpy(), np.median(matrix.numpy(), axis=0))
+
+
+def test_fit_of_the_example():
+    """First coordinate, sorted .1 .15 .2 .3 5: median of the five inner medians of slopes is .075, intercept .2 - 2 * .075 = .05; residuals .05 0
+    .025 .025 4.65, without the smallest .025 .025 .05 4.65, so MAD .0375 and scale 1.4826 * 2.25 * .0375 = .125094; the last model's confidence is
+    2 sqrt(2/5) sqrt(.4) * .125094 / 4.65 = .021522."""
+    fit = residual_fit(MODELS.numpy(), 2.0)
+    assert np.allclose(fit.slope, [0.075, 1.0, 0.25], atol=1e-6)
+    assert np.allclose(fit.intercept, [0.05, 1.0, -0.4], atol=1e-6)
+    assert np.allclose(fit.line[:, 0], [0.05, 0.20, 0.125, 0.275, 0.35], atol=1e-6)
+    assert np.allclose(fit.confidence, [[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1], [0.021522, 1, 1]], atol=1e-6)
+    assert np.allclose(fit.spread, [0.437589, 0, 0], atol=1e-6)
+
+
+def test_reweighting_of_the_example():
+    """Scores .437589 for four models and .021522 * .437589 for the fifth: squared and normalised .249971 and .000116."""
+    corrected, weights = residual_reweighting(MODELS, 2.0, 0.1, ALL_TRAINABLE)
+    assert np.allclose(weights, [0.249971] * 4 + [0.000116], atol=1e-6)
+    assert torch.allclose(corrected[:, 0], torch.tensor([0.10, 0.20, 0.15, 0.30, 0.35]), atol=1e-6)
+    assert torch.equal(corrected[:, 1:], MODELS[:, 1:])
+    assert torch.allclose(weighted_mean(corrected, weights), torch.tensor([0.187519, 2.500289, -0.049959]), atol=1e-6)
+
+
+@pytest.mark.parametrize(("num_models", "factor", "roots"), [(5, 3.33585, [0.6325, 0.8367, 0.8944]), (10, 2.30627, [0.8090, 0.8669, 0.9079, 0.9342, 0.9471])])
+def test_leverage_of_the_two_cohort_sizes(num_models, factor, roots):
+    """Under a narrow interval almost every confidence is below 1; it then equals Z sqrt(1 - h) scale / |residual|, which gives sqrt(1 - h) of the rank."""
+    y = np.random.default_rng(0).standard_normal((num_models, 100))
+    fit = residual_fit(y, 1e-3)
+    residual = np.abs(y - fit.line)
+    scale = factor * np.median(np.sort(residual, axis=0)[1:], axis=0)
+    found = fit.confidence * residual / (1e-3 * np.sqrt(2 / num_models) * scale)
+    rank = y.argsort(0).argsort(0)
+    expected = np.array(roots)[np.minimum(rank, num_models - 1 - rank)]
+    below = fit.confidence < 1
+    assert below.mean() > 0.75
+    assert np.allclose(found[below], expected[below], atol=1e-4)
+
+
+@given(st.integers(3, 12), st.integers(0, 3), st.sampled_from([0.1, 0.5]))
+def test_reweighting_equals_the_literal_equations(num_models, seed, delta):
+    matrix = random_models(num_models, 60, seed)
+    matrix[0] *= 6
+    corrected, weights = residual_reweighting(matrix, 2.0, delta, ALL_TRAINABLE)
+    expected_corrected, expected_weights = literal_reweighting(matrix.numpy(), 2.0, delta)
+    assert np.allclose(corrected.numpy(), expected_corrected, atol=2e-5)
+    assert np.allclose(weights, expected_weights, atol=2e-5)
+
+
+def test_reweighting_does_not_depend_on_threads_and_leaves_its_input_alone(monkeypatch):
+    matrix = random_models(10, 3 * aggregators.BLOCK + 5)
+    before = matrix.clone()
+    results = []
+    for cores in (1, 4):
+        monkeypatch.setattr(aggregators.os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        results.append(residual_reweighting(matrix, 2.0, 0.1, ALL_TRAINABLE))
+    assert torch.equal(results[0].matrix, results[1].matrix)
+    assert np.array_equal(results[0].weights, results[1].weights)
+    assert torch.equal(matrix, before)
+
+
+def test_blocks_change_rounding_only(monkeypatch):
+    matrix = random_models(6, 1000)
+    whole = residual_reweighting(matrix, 2.0, 0.1, 900)
+    monkeypatch.setattr(aggregators, "BLOCK", 64)
+    parts = residual_reweighting(matrix, 2.0, 0.1, 900)
+    assert torch.equal(whole.matrix, parts.matrix)
+    assert np.allclose(whole.weights, parts.weights, atol=1e-12)
+
+
+@given(st.permutations(range(7)))
+def test_reweighting_follows_a_permutation_of_the_models(order):
+    matrix = random_models(7, 200)
+    matrix[3] += 2
+    straight, permuted = residual_reweighting(matrix, 2.0, 0.1, 150), residual_reweighting(matrix[order], 2.0, 0.1, 150)
+    assert np.allclose(permuted.weights, straight.weights[order], atol=1e-6)
+    assert torch.allclose(permuted.matrix, straight.matrix[order])
+
+
+def test_equal_models_get_equal_weights_and_stay():
+    matrix = random_models(1, 300).repeat(6, 1)
+    corrected, weights = residual_reweighting(matrix, 2.0, 0.1, 200)
+    assert np.array_equal(weights, uniform(6))
+    assert torch.equal(weighted_mean(corrected, weights), matrix[0])
+
+
+def test_a_model_far_away_loses_its_weight():
+    matrix = random_models(10, 500) * 0.01
+    matrix[4] += 1e3
+    corrected, weights = residual_reweighting(matrix, 2.0, 0.1, ALL_TRAINABLE)
+    assert weights[4] < 1e-3
+    others = torch.cat([matrix[:4], matrix[5:]])
+    assert (weighted_mean(corrected, weights) - others.mean(0)).abs().max() < 0.05
+
+
+def test_a_finite_model_near_the_limit_of_floats_is_survived():
+    matrix = random_models(5, 100)
+    matrix[2] = torch.finfo(torch.float32).max
+    corrected, weights = residual_reweighting(matrix, 2.0, 0.1, ALL_TRAINABLE)
+    assert torch.isfinite(weighted_mean(corrected, weights)).all()
+    assert weights[2] < 1e-3
+
+
+@pytest.mark.parametrize("num_models", [1, 2])
+def test_fewer_than_three_models_are_averaged(num_models):
+    matrix = random_models(num_models, 20)
+    corrected, weights = residual_reweighting(matrix, 2.0, 0.1, ALL_TRAINABLE)
+    assert torch.equal(corrected, matrix)
+    assert np.array_equal(weights, uniform(num_models))
+
+
+@pytest.mark.parametrize(("num_trainable", "smallest"), [(1, -2.0), (0, 0.1)])
+def test_corrected_statistics_stay_above_the_smallest_client_value(num_trainable, smallest):
+    """.1 .1 2 4 6: slope 2, line -2 0 2 4 6. Three residuals are 0, so the scale is tiny and .1 .1 become -2 and 0: fatal for a variance, which is
+    held at .1, but right for a weight."""
+    corrected, _ = residual_reweighting(torch.tensor([[0.1], [0.1], [2.0], [4.0], [6.0]]), 2.0, 0.1, num_trainable)
+    assert corrected.min().item() == pytest.approx(smallest)

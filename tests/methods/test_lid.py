@@ -1,0 +1,71 @@
+"""LID against values of FedCorr's released function, and where that function fails."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from methods import lid as module
+from methods.lid import lid
+
+
+@pytest.fixture
+def points():
+    return torch.from_numpy(np.random.RandomState(0).dirichlet(np.ones(10), 50).astype(np.float32))
+
+
+def test_golden_values(points):
+    values = lid(points)
+    assert values.dtype == torch.float64
+    assert values[:3].tolist() == pytest.approx([3.60148, 6.42053, 6.96955], abs=1e-5)
+    assert values.mean().item() == pytest.approx(5.116438, abs=1e-6)
+
+
+def test_a_duplicate_scores_zero(points):
+    points[1] = points[0]
+    values = lid(points)
+    assert values[:2].tolist() == [0.0, 0.0]
+    assert values.mean().item() == pytest.approx(4.938268, abs=1e-6)
+
+
+def test_by_hand():
+    """Points 0, 1, 3 on a line with two neighbours. From 0: distances 1 and 3, so LID = -2 / (ln(1/3) + ln 1) = 2 / ln 3; from 1: 2 / ln 2; from 3: 2 / ln 1.5."""
+    values = lid(torch.tensor([[0.0], [1.0], [3.0]]), neighbours=2)
+    assert values.tolist() == pytest.approx([2 / math.log(3), 2 / math.log(2), 2 / math.log(1.5)], rel=1e-5)
+
+
+def test_fewer_samples_than_neighbours(points):
+    """Eight samples have seven neighbours, and seven is the numerator; the released function's 20 gives 13.9."""
+    mean = lid(points[:8]).mean().item()
+    assert mean == pytest.approx(4.87, abs=0.005)
+    assert mean * 20 / 7 == pytest.approx(13.9, abs=0.05)
+    assert torch.equal(lid(points[:8], neighbours=7), lid(points[:8], neighbours=20))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_too_few_to_have_a_dimension(points, count):
+    assert lid(points[:count]).tolist() == [0.0] * count
+
+
+def test_a_collapsed_set_scores_zero():
+    assert lid(torch.full((30, 10), 0.1)).tolist() == [0.0] * 30
+
+
+def test_near_one_hot_predictions_keep_their_digits():
+    """LID does not change with scale as long as distances dwarf epsilon, also around a corner of the simplex in float32."""
+    directions = torch.from_numpy(np.random.RandomState(1).rand(40, 9))
+    for scale in (1e-1, 1e-3):
+        cloud = torch.cat([1 - scale * directions.sum(1, keepdim=True), scale * directions], 1)
+        assert lid(cloud).mean().item() == pytest.approx(lid(directions @ torch.eye(9, dtype=torch.float64) @ embed(9)).mean().item(), rel=2e-2)
+
+
+def embed(size):
+    """The simplex's own geometry: one more coordinate that balances the others."""
+    return torch.cat([-torch.ones(size, 1), torch.eye(size)], 1).to(torch.float64)
+
+
+def test_rows_in_pieces_give_the_same(points, monkeypatch):
+    whole = lid(points)
+    monkeypatch.setattr(module, "DISTANCES_AT_ONCE", 7 * len(points))
+    assert torch.equal(lid(points), whole)
