@@ -25,7 +25,7 @@ def score(diagnosis: Diagnosis, fleet: Fleet, scene: Scene) -> dict[str, float]:
 
 
 def client_scores(diagnosis: Diagnosis, scene: Scene) -> dict[str, float]:
-    scores = {}
+    scores: dict[str, float] = {}
     truth = scene.noise.client_level > 0
     if diagnosis.noisy_clients is not None:
         found = np.zeros(scene.num_clients, dtype=bool)

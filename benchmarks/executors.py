@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -40,7 +40,8 @@ class Outcome(NamedTuple):
     finite: bool
 
 
-class Prediction(NamedTuple):
+@dataclass(frozen=True)
+class Prediction:
     """Test some models on a slice of the test set, or on given positions of the training set."""
 
     models: dict[str, Tensor]
@@ -156,8 +157,8 @@ class Processes:
             self._send(connection, jobs, waiting, running)
         failure: WorkerError | None = None
         while running:
-            for connection in wait(list(running)):
-                assert isinstance(connection, Connection)
+            for ready in wait(list(running)):
+                connection = cast(Connection, ready)
                 number = running.pop(connection)
                 try:
                     result = pickle.loads(connection.recv_bytes())

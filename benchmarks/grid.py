@@ -51,7 +51,8 @@ def _compose(cell: list[str]) -> DictConfig:
 def _explain(cell: list[str]) -> str:
     """Hydra's composition errors in our words: the key, the value, what is legal. Looks for the first override that cannot be."""
     loader = GlobalHydra.instance().config_loader()
-    groups, keys = [], []
+    groups: list[tuple[str, str]] = []
+    keys: list[tuple[str, str]] = []
     for text in cell:
         key, _, value = text.lstrip("+~").partition("=")
         options = loader.get_group_options(key) if "." not in key else []
@@ -59,8 +60,9 @@ def _explain(cell: list[str]) -> str:
             return f"{key}={value} is not legal; legal: {', '.join(options)}"
         (groups if options or key.startswith("hydra") else keys).append((text, key))
     base = compose("config", [text for text, _ in groups])
-    for text, key in keys:
-        node, path = base, key.split(".")
+    for _, key in keys:
+        node: Any = base
+        path = key.split(".")
         for depth, name in enumerate(path):
             if not isinstance(node, DictConfig):
                 return f"{key} is not a key; {'.'.join(path[:depth])} is a value"

@@ -96,7 +96,7 @@ class CheckpointFile:
 
     def load(self) -> tuple[Any, list[str]]:
         """The newest state that is whole, or None; and a line for each file that was not."""
-        complaints = []
+        complaints: list[str] = []
         for path in (self.newest, self.previous):
             if not path.exists():
                 continue

@@ -110,7 +110,8 @@ def draw(world: Scene, path: Path, title: str) -> None:
     if world.num_classes <= 20:
         bubbles.set_yticks(range(world.num_classes))
     bars.bar(range(shown), 100 * world.noise.client_rate[:shown], color="#3b528b", width=0.8)
-    bars.set(xlabel="client" + (f" (the first {shown} of {world.num_clients})" if shown < world.num_clients else ""), ylabel="wrong labels, %", ylim=(0, 100), xlim=(-1, shown))
+    which = f"client (the first {shown} of {world.num_clients})" if shown < world.num_clients else "client"
+    bars.set(xlabel=which, ylabel="wrong labels, %", ylim=(0, 100), xlim=(-1, shown))
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
 

@@ -15,7 +15,6 @@ from benchmarks.grid import Cell
 from benchmarks.record import FINISHED, DamagedRecord, read_record
 
 
-
 def console() -> Console:
     """A terminal at its own width; a file or a pipe wide enough for a table."""
     return Console() if sys.stdout.isatty() else Console(width=140)
@@ -150,7 +149,8 @@ def print_run(config: RunConfig, before: bool) -> int:
     table.add_row("run", title(config))
     table.add_row("status", record["status"] + (f": {record['reason']}" if record.get("reason") else ""))
     if summary:
-        table.add_row("accuracy", f"best {percent(summary['best'])} (round {summary['best_round']}), last 10 {percent(summary['last10'])}, final {percent(summary['final'])}")
+        best, last, final = (percent(summary[name]) for name in ("best", "last10", "final"))
+        table.add_row("accuracy", f"best {best} (round {summary['best_round']}), last 10 {last}, final {final}")
     found = {name: scores.get(f"clients/{name}") for name in ("precision", "recall", "f1")}
     if found["precision"] is None:
         table.add_row("noisy clients", "this method does not look for them")

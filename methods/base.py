@@ -94,7 +94,8 @@ class Reply:
     values: Mapping[str, Any]
 
 
-class Batch(NamedTuple):
+@dataclass(slots=True)
+class Batch:
     x: Tensor  # float32 images, augmented and normalised
     y: Tensor  # working labels: int64 (n,), or float (n, classes) when soft
     index: Tensor  # positions in the client's own sample order
@@ -114,7 +115,9 @@ class Client(Protocol):
 
     def network(self, vector: Tensor) -> Network: ...
     def images(self, index: Tensor, view: str = "plain", generator: torch.Generator | None = None) -> Tensor: ...
-    def batches(self, batch_size: int, view: str, order: torch.Generator, augment: torch.Generator, epoch: int = 0, subset: Tensor | None = None) -> Iterator[Batch]: ...
+    def batches(
+        self, batch_size: int, view: str, order: torch.Generator, augment: torch.Generator, epoch: int = 0, subset: Tensor | None = None
+    ) -> Iterator[Batch]: ...
     def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply: ...
 
 

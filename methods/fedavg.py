@@ -87,7 +87,7 @@ class FedAvg(Method):
     def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         nets = {name: client.network(vector) for name, vector in payload.models.items()}
         for net in nets.values():
-            local.train(client, [net], lambda batch, net=net: self.batch_loss(net, batch, ctx), ctx, penalty=lambda batch, net=net: self.penalty(net, batch, ctx))
+            local.train(client, [net], lambda batch: self.batch_loss(net, batch, ctx), ctx, penalty=lambda batch: self.penalty(net, batch, ctx))
         return client.reply({name: net.vector for name, net in nets.items()})
 
     def batch_loss(self, net: Network, batch: Batch, ctx: RoundContext) -> Tensor:

@@ -79,10 +79,10 @@ class FedCorr(HandsOver):
                 f"budget.participations={spec.participations} is less than one visit of every client; legal: at least "
                 f"federation.num_clients={spec.num_clients}, or method.iterations=0"
             )
+        super().check(spec)
         plan = make_plan(self.params, spec)
         if plan.before_training + plan.training == 0:
             raise ValueError("method.iterations=0 with finetuning=false and usual_training=false leaves nothing to do; legal: at least one stage")
-        super().check(spec)
 
     def setup(self, spec: Spec, fleet: Fleet, ctx: RoundContext) -> None:
         super().setup(spec, fleet, ctx)

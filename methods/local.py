@@ -72,7 +72,7 @@ class Trainer:
         for batch in self.batches(view, subset, number):
             for net in trained:
                 net.grad.zero_()
-            batch_loss(batch).backward()  # type: ignore[no-untyped-call]
+            batch_loss(batch).backward()
             if self.settings.clip_norm:
                 for net in trained:
                     clip(net.grad, self.settings.clip_norm)
@@ -130,6 +130,9 @@ def whole_set(client: Client, functions: Iterable[Callable[[Tensor], Tensor]], v
 
 def probabilities(client: Client, *nets: Network, view: str = "plain", generator: torch.Generator | None = None) -> list[Tensor]:
     """Softmax outputs (n, classes) of each network in eval mode over all of a client's samples, on the same views."""
-    for net in nets:
+
+    def softmax_of(net: Network) -> Callable[[Tensor], Tensor]:
         net.eval()
-    return whole_set(client, [lambda x, net=net: net(x).softmax(1) for net in nets], view, generator)
+        return lambda x: net(x).softmax(1)
+
+    return whole_set(client, [softmax_of(net) for net in nets], view, generator)

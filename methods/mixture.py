@@ -30,8 +30,8 @@ def split(values: np.ndarray, seed: int, **gmm: float) -> Mixture:
         centre = values.mean() if len(values) else 0.0
         return Mixture(np.zeros(len(values), dtype=bool), np.ones(len(values)), np.full(2, centre), np.zeros(2), np.array([1.0, 0.0]))
     # Imported here: it takes seconds that other methods need not spend.
-    from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
-    from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped]
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
 
     column = values[:, None]
     model = GaussianMixture(2, random_state=seed % 2**32, **gmm)

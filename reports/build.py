@@ -41,33 +41,37 @@ def build(options: dict[str, str]) -> int:
     scale = cli.choice("scale", options["scale"], ("all", *SCALES))
     folders = cli.folders(options["runs"])
     runs = load(folders)
-    cli.warn(runs.warnings)
+    warnings = list(runs.warnings)
     if len(runs.done) == 0:
-        print(f"no finished run below {', '.join(folders)}: our side of every table is dashes", file=sys.stderr)
+        warnings.append(f"no finished run below {', '.join(folders)}: dashes on our side of every table")
     for name in legal if "all" in chosen else dict.fromkeys(chosen):
         if name in names():
-            _results(name, runs, scale, Path(options["out"]))
+            warnings += _results(name, runs, scale, Path(options["out"]))
         else:
-            _settings(name, "paper" if scale == "all" else scale, Path(options["out"]))
+            warnings += _settings(name, "paper" if scale == "all" else scale, Path(options["out"]))
+    cli.warn(list(dict.fromkeys(warnings)))
     return 0
 
 
-def _results(name: str, runs: Runs, scale: str, out: Path) -> None:
+def _results(name: str, runs: Runs, scale: str, out: Path) -> list[str]:
+    """Write one table at the scale, or at every scale that has a run of it. Returns the warnings."""
     table = published(name)
     present = set(runs.done["scale"])
     found = [collect(table, runs, each) for each in (SCALES if scale == "all" else (scale,)) if each in present]
     kept = [results for results in found if results.cells] if scale == "all" else found
-    for results in kept or [collect(table, runs, table.scale if scale == "all" else scale)]:
-        cli.warn(results.warnings)
+    kept = kept or [collect(table, runs, table.scale if scale == "all" else scale)]
+    for results in kept:
         _write(grid(results), to_csv(results), out / results.scale)
-        print(f"{name} {results.scale}: {len(results.cells)} of {len(table.cells)} cells -> {out / results.scale}/{name}.*")
+        filled = f"{len(results.cells)} of {len(table.cells)} cells"
+        print(f"{name} {results.scale}: {filled} -> {out / results.scale}/{name}.*")
+    return [line for results in kept for line in results.warnings]
 
 
-def _settings(name: str, scale: str, out: Path) -> None:
+def _settings(name: str, scale: str, out: Path) -> list[str]:
     results = collect_settings(load_settings(name), scale)
-    cli.warn(results.warnings)
     _write(settings_grid(results), settings_csv(results), out / scale)
     print(f"{name} {scale}: settings -> {out / scale}/{name}.*")
+    return list(results.warnings)
 
 
 def _write(table: Grid, lines: str, folder: Path) -> None:

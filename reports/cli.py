@@ -8,10 +8,16 @@ from difflib import get_close_matches
 
 from benchmarks.errors import UserError
 
-Answer = Callable[[dict[str, str]], int]
+Options = dict[str, str]
 
 
-def run(arguments: Sequence[str] | None, usage: str, defaults: Mapping[str, str], answer: Answer, free: bool = False) -> int:
+def run(
+    arguments: Sequence[str] | None,
+    usage: str,
+    defaults: Mapping[str, str],
+    answer: Callable[[Options], int],
+    free: bool = False,
+) -> int:
     """Parse, answer, and turn a mistake of the user into one line. Returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if {"--help", "-h"} & set(given):
@@ -27,7 +33,7 @@ def run(arguments: Sequence[str] | None, usage: str, defaults: Mapping[str, str]
         return 2
 
 
-def parse(arguments: Sequence[str], defaults: Mapping[str, str], free: bool = False) -> dict[str, str]:
+def parse(arguments: Sequence[str], defaults: Mapping[str, str], free: bool = False) -> Options:
     """key=value arguments over their defaults. With `free`, dotted keys pass too, to be checked by the command."""
     values = dict(defaults)
     for argument in arguments:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
@@ -14,7 +15,7 @@ from benchmarks.errors import UserError
 from reports import cli
 from reports.grid import DASH
 from reports.load import load
-from reports.pivot import Pivot, paired, pivot, ranked, select
+from reports.pivot import Pivot, fits, paired, pivot, ranked, select
 from reports.statistics import (
     LEVEL,
     bootstrap_interval,
@@ -26,8 +27,14 @@ from reports.statistics import (
 )
 
 DEFAULTS = {
-    "runs": "runs", "rows": "method.name", "cols": "noise.rho", "metric": "summary.best", "baseline": "", "scale": "", "out": "",
-}  # fmt: skip
+    "runs": "runs",
+    "rows": "method.name",
+    "cols": "noise.rho",
+    "metric": "summary.best",
+    "baseline": "",
+    "scale": "",
+    "out": "",
+}
 USAGE = """
 python -m reports.compare [runs=FOLDER,...] [rows=KEY] [cols=KEY] [metric=KEY] [baseline=VALUE] [scale=NAME]
                           [out=FILE.md] [KEY=VALUE,... of the runs to take]
@@ -39,7 +46,8 @@ the columns, and with a baseline the paired differences by seed.
   metric       summary.best (default), summary.last10, cost.participations, scores.clients/f1, ...
   baseline     a value of the rows' key, fedavg
   scale        paper, laptop or smoke; needed where runs of several scales would share a cell
-  KEY=VALUE    takes only runs with this value, as in noise.tau=0.5 dataset.name=cifar10
+  KEY=VALUE    takes only runs with this value, as in noise.tau=0.5 dataset.name=cifar10; method.mu=1 leaves
+               methods without such a parameter in
   out          also write the tables as Markdown
 """
 
@@ -69,7 +77,9 @@ def compare(options: dict[str, str]) -> int:
     if options["scale"]:
         conditions["scale"] = options["scale"]
     table = pivot(select(runs.done, conditions), options["rows"], options["cols"], options["metric"])
-    sections = [layout(table), *([differences(table, options["baseline"])] if options["baseline"] else []), ranks(table)]
+    sections = [layout(table, lost(runs.lost, conditions)), ranks(table)]
+    if options["baseline"]:
+        sections.insert(1, differences(table, options["baseline"]))
     show(sections)
     if options["out"]:
         path = Path(options["out"])
@@ -78,13 +88,22 @@ def compare(options: dict[str, str]) -> int:
     return 0
 
 
-def layout(table: Pivot) -> Section:
+def lost(frame: pd.DataFrame, conditions: Mapping[str, str]) -> list[str]:
+    """Diverged and failed runs that would have been compared."""
+    kept = [row for row in frame.to_dict("records") if all(fits(row, key, conditions[key]) for key in conditions)]
+    return [f"{row['run_id']} {row['status']}" for row in kept]
+
+
+def layout(table: Pivot, left_out: Sequence[str] = ()) -> Section:
+    """Means of the cells, and what a reader must know before comparing them."""
+    lines = [f"between cells also differs {key}: {', '.join(values)}" for key, values in table.varying.items()]
+    lines += [f"not in the means: {run}" for run in left_out]
     rows = []
     for row in table.row_values:
         rows.append((row, *(_cell(table, table.values(row, col)) for col in table.col_values)))
     unit = " in percent" if table.percent else ""
     title = f"{table.metric}{unit}: mean ± sample standard deviation (seeds)"
-    return Section(title, (f"{table.rows} \\ {table.cols}", *table.col_values), tuple(rows))
+    return Section(title, (f"{table.rows} \\ {table.cols}", *table.col_values), tuple(rows), tuple(lines))
 
 
 def differences(table: Pivot, baseline: str) -> Section:
@@ -105,7 +124,8 @@ def differences(table: Pivot, baseline: str) -> Section:
                 verdict(values),
             )
         )
-        lines += [f"{row}, {table.cols} {col}: not paired: {reason}" for reason in pairs.unpaired]
+        if pairs.unpaired:
+            lines.append(f"{row}, {table.cols} {col}: not paired: {'; '.join(pairs.unpaired)}")
     header = (table.rows, table.cols, "mean difference", "95 % bootstrap", "pairs", "p sign", "p sign-flip", "in words")
     return Section(f"Paired differences from {baseline}, same seed and scene", header, tuple(rows), tuple(lines))
 
@@ -115,18 +135,18 @@ def ranks(table: Pivot) -> Section:
     lines = [f"left out, as some rows have no run there: {table.cols} {', '.join(left_out)}"] if left_out else []
     title = "Average ranks over the columns (1 is best)"
     if found is None:
-        return Section(title, (table.rows, "rank"), (), (*lines, "no ranks: they need two rows and a column that all rows have"))
+        lines.append("no ranks: they need two rows and a column that all rows have")
+        return Section(title, (table.rows, "rank"), (), tuple(lines))
     order = sorted(zip(found.ranks, table.row_values, strict=True))
     rows = tuple((row, f"{rank:.2f}") for rank, row in order)
     if found.p is None or found.chi_square is None:
         lines.append("no test of the ranks: it needs two columns and ranks that are not all equal")
     else:
         verb = "differ" if found.p <= LEVEL else "are not shown to differ"
-        lines.append(f"Friedman over {found.cells} columns: chi-square {found.chi_square:.2f}, p = {found.p:.3g}: rows {verb}")
-        gap = max(found.ranks) - min(found.ranks)
-        lines.append(
-            f"Nemenyi: ranks differ at {LEVEL:g} if they are {found.critical_difference:.2f} apart; the widest gap is {gap:.2f}"
-        )
+        gap, apart = max(found.ranks) - min(found.ranks), found.critical_difference
+        chi_square = f"chi-square {found.chi_square:.2f}, p {found.p:.3g}"
+        lines.append(f"Friedman over {found.cells} columns: {chi_square}: the rows {verb}")
+        lines.append(f"Nemenyi: ranks {apart:.2f} apart differ at {LEVEL:g}; the widest gap is {gap:.2f}")
     return Section(title, (table.rows, "rank"), rows, tuple(lines))
 
 

@@ -1,4 +1,4 @@
-"""A table ready to be written: headings, lines of text with bold and note marks, notes. Two writers: Markdown, LaTeX."""
+"""A table ready to be written, with bold entries and note marks, and its two writers: Markdown and LaTeX."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from benchmarks.record import DamagedRecord, read_record
 
 PLAIN = ("run_id", "status", "reason", "oracle", "rounds")
 SECTIONS = ("scene", "summary", "scores", "cost", "time")
-NEEDED = ("run_id", "seed", "scale", "dataset.name", "model.name", "partition.name", "noise.name", "method.name",
-          "budget.participations")
+NAMES = ("dataset.name", "model.name", "partition.name", "noise.name", "method.name")
+NEEDED = ("run_id", "seed", "scale", *NAMES, "budget.participations")
 NEEDED_WHEN_DONE = ("scene.hash", "summary.best", "summary.last10", "summary.final", "cost.participations")
 UNDER_WAY = ("scene.npz", "checkpoint.bin", ".lock")  # any of them without record.json: a run that has not ended
 
@@ -62,7 +62,7 @@ def load(folders: Iterable[str | Path]) -> Runs:
                 same = all(first.get(key) == value for key, value in row.items() if key.startswith("summary."))
                 what = "the same run as" if same else "other numbers for the same run as"
                 warnings.append(f"{place}: {what} {first['folder']}; the latter counts")
-    ordered = sorted(rows.values(), key=lambda row: (row["method.name"], row["dataset.name"], row["seed"], row["run_id"]))
+    ordered = sorted(rows.values(), key=lambda row: (row["method.name"], row["seed"], row["run_id"]))
     done = [row for row in ordered if row["status"] == "done"]
     lost = [row for row in ordered if row["status"] != "done"]
     return Runs(_frame(done), _frame(lost), tuple(warnings))
@@ -135,4 +135,5 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     columns = dict.fromkeys([*PLAIN, *NEEDED, *NEEDED_WHEN_DONE, "folder", "config"])
     for row in rows:
         columns |= dict.fromkeys(row)
-    return pd.DataFrame({name: pd.Series([row.get(name) for row in rows], dtype=object).infer_objects() for name in columns})
+    series = {name: pd.Series([row.get(name) for row in rows], dtype=object) for name in columns}
+    return pd.DataFrame({name: values.infer_objects() for name, values in series.items()})

@@ -2,8 +2,8 @@
 
 A run belongs to a cell if its data set, method with all parameters, noise and partition equal those that Hydra composes
 from the cell's overrides. At the paper's scale network, training, federation and budget must be equal too; at smaller
-scales they may differ, and the cell's notes say how. Where cells of one table differ in nothing else (FedCorr's Table 10
-compares networks), what tells them apart must be equal at every scale.
+scales they may differ, and the cell's notes say how. Where cells of one table differ in nothing else (FedCorr's
+Table 10 compares networks), what tells them apart must be equal at every scale.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from benchmarks.errors import UserError
 from reports.configure import WORLD
@@ -90,11 +89,11 @@ def described(entry: Match) -> tuple[str, ...]:
     for oracle in dict.fromkeys(run.row["oracle"] for run in entry.done):
         if oracle:
             notes.append(f"Oracle: {oracle}.")
-    for status in dict.fromkeys(run.row["status"] for run in entry.lost):
-        seeds = [str(run.seed) for run in entry.lost if run.row["status"] == status]
-        notes.append(f"Seed{'s' * (len(seeds) > 1)} {', '.join(seeds)} {status} and do not count.")
+    lost = [f"seed {run.seed} ({run.row['status']})" for run in entry.lost]
+    if lost:
+        notes.append(f"Not counted: {', '.join(lost)}.")
     if entry.others:
-        notes.append(f"{entry.others} more runs in another network, budget or training are not counted here.")
+        notes.append(f"Not counted: {entry.others} run(s) of the cell with another network, training or budget.")
     return tuple(notes)
 
 
@@ -126,10 +125,10 @@ def _average(cells: list[Ours], columns: int, statistic: str) -> Ours | None:
     seeds = set.intersection(*(set(cell.values) for cell in cells))
     if not seeds:
         return None
-    return Ours({seed: mean([cell.values[seed] for cell in cells]) for seed in sorted(seeds)}, len(seeds), statistic, ())
+    means = {seed: mean([cell.values[seed] for cell in cells]) for seed in sorted(seeds)}
+    return Ours(means, len(means), statistic, ())
 
 
 def _plain(key: str) -> str:
-    section, _, name = key.partition(".")
-    known: Mapping[str, Any] = {"model.name": "", "budget.participations": "client participations "}
-    return known.get(key, f"{name} ")
+    known = {"model.name": "", "budget.participations": "client participations "}
+    return known.get(key, f"{key.partition('.')[2]} ")

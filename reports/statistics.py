@@ -64,7 +64,7 @@ def pair(ours: Mapping[int, Outcome], baseline: Mapping[int, Outcome]) -> Pairs:
     differences, unpaired = {}, []
     for seed in sorted(ours.keys() | baseline.keys()):
         if seed not in ours or seed not in baseline:
-            unpaired.append(f"seed {seed} ran {'without' if seed in ours else 'with'} the baseline only")
+            unpaired.append(f"seed {seed} has no run{' of the baseline' if seed in ours else ''}")
         elif ours[seed].scene != baseline[seed].scene:
             unpaired.append(f"seed {seed} has two scenes, {ours[seed].scene} and {baseline[seed].scene}")
         else:

@@ -1,4 +1,4 @@
-"""A published table with our numbers beside the paper's: three lines a row, notes, and the same as plain lines for CSV."""
+"""A published table with our numbers beside the paper's: as a grid of three lines a row, and as lines of CSV."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def grid(results: Results) -> Grid:
     theirs_best = _best(results, {(cell.row, cell.column): cell.value for cell in table.cells})
     columns = []
     for label in table.column_labels:
-        group, _, name = label.rpartition(" / ")
-        columns.append(Column(heading(group), Entry(_name(name, table.paper), marks=notes.mark(columns_of[label]))))
+        above, _, name = label.rpartition(" / ")
+        columns.append(Column(heading(above), Entry(_name(name, table.paper), marks=notes.mark(columns_of[label]))))
     lines = []
     for row in table.rows:
-        label = Entry(_name(row.name, table.paper), marks=notes.mark(rows_of[row.label]))
+        printed = Entry(_name(row.name, table.paper), marks=notes.mark(rows_of[row.label]))
         cells = [table.cell(row.label, column) for column in table.column_labels]
         ours, theirs, gaps = [], [], []
         for cell in cells:
@@ -44,7 +44,7 @@ def grid(results: Results) -> Grid:
             theirs.append(Entry(_theirs(results, cell), place in theirs_best, notes.mark(places[place])))
             gaps.append(Entry(_gap(found, cell)))
         group = heading(row.group)
-        lines.append(Line(group, label, "reproduced", tuple(ours)))
+        lines.append(Line(group, printed, "reproduced", tuple(ours)))
         lines.append(Line(group, Entry(""), "published", tuple(theirs)))
         lines.append(Line(group, Entry(""), "difference", tuple(gaps)))
     title = f"{table.paper}, Table {table.table}, scale {results.scale}"
@@ -76,16 +76,16 @@ def to_csv(results: Results) -> str:
 def _general_notes(results: Results) -> Notes:
     table, notes = results.table, Notes()
     if table.statistic == "lowest":
-        notes.add("Reproduced: lowest cost of all seeds (as a multiple of FedCorr's; seeds that reached the target of all).")
+        notes.add(f"Reproduced: lowest cost of all seeds (multiple of {table.paper}'s; seeds that reached the target).")
     else:
         notes.add("Reproduced: mean ± sample standard deviation (seeds). Difference: reproduced minus published.")
     reasons = dict.fromkeys(cell.note for cell in table.cells if cell.value is None)
     printed = f" Published dashes are given as their reason, {' or '.join(reasons)}." if reasons else ""
-    notes.add(f"Bold: best method under equal conditions, reproduced and published apart. {DASH}: nothing ran.{printed}")
+    notes.add(f"Bold: best under equal conditions, reproduced and published apart. {DASH}: nothing ran.{printed}")
     if results.scale != table.scale:
         notes.add(f"Reproduced at scale {results.scale}: smaller than the paper's, not to be taken for its numbers.")
-    for text in _everywhere(results):
-        notes.add(f"All that is reproduced: {text}")
+    if everywhere := _everywhere(results):
+        notes.add(f"All that is reproduced: {' '.join(everywhere)}")
     for note in table.footnotes:
         if not note.rows and not note.columns:
             notes.add(note.text)
@@ -101,7 +101,7 @@ def _everywhere(results: Results) -> list[str]:
     return [text for text in cells[0] if all(text in notes for notes in cells)] if cells else []
 
 
-def _published_notes(results: Results) -> tuple[Mapping[Place, list[str]], Mapping[str, list[str]], Mapping[str, list[str]]]:
+def _published_notes(results: Results) -> tuple[dict[Place, list[str]], dict[str, list[str]], dict[str, list[str]]]:
     """The paper's footnotes and what does not add up: by cell, by column, by row."""
     table = results.table
     places: dict[Place, list[str]] = defaultdict(list)
@@ -123,7 +123,7 @@ def _published_notes(results: Results) -> tuple[Mapping[Place, list[str]], Mappi
 
 
 def _best(results: Results, values: Mapping[Place, float | None]) -> set[Place]:
-    """The best of every set of cells that differ in method and network alone; references on one machine take no part."""
+    """The best of all cells that differ in method and network alone; references on one machine take no part."""
     table = results.table
     rivals: dict[frozenset[str], dict[Place, float]] = defaultdict(dict)
     for cell in table.cells:

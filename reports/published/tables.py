@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 FOLDER = Path(__file__).parent
 METRICS = ("best", "last10", "target_cost")

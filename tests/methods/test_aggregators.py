@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from methods import aggregators
@@ -14,8 +14,8 @@ MODELS = torch.from_numpy(ROWS.T.copy())
 ALL_TRAINABLE = 10**9
 
 
-def random_models(num_models: int, width: int, seed: int = 0) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal((num_models, width)).astype(np.float32))
+def random_models(num_models: int, width: int) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(0).standard_normal((num_models, width)).astype(np.float32))
 
 
 def literal_reweighting(matrix: np.ndarray, interval: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
@@ -42,10 +42,10 @@ def literal_reweighting(matrix: np.ndarray, interval: float, delta: float) -> tu
     return corrected, (scores / scores.max()) ** 2 / ((scores / scores.max()) ** 2).sum()
 
 
-@given(st.integers(1, 23), st.integers(0, 5))
-def test_order_statistics_equal_a_sort(size, seed):
+@pytest.mark.parametrize("size", range(1, 24))
+def test_order_statistics_equal_a_sort(size):
     """Few distinct values, so that ties are frequent."""
-    rows = np.random.default_rng(seed).integers(0, 6, (size, 50)).astype(np.float32)
+    rows = np.random.default_rng(size).integers(0, 6, (size, 200)).astype(np.float32)
     assert np.array_equal(np.stack(order_statistics(rows, tuple(range(size)))), np.sort(rows, axis=0))
     assert np.array_equal(median(rows), np.median(rows, axis=0))
     if size > 1:
@@ -111,9 +111,10 @@ def test_leverage_of_the_two_cohort_sizes(num_models, factor, roots):
     assert np.allclose(found[below], expected[below], atol=1e-4)
 
 
-@given(st.integers(3, 12), st.integers(0, 3), st.sampled_from([0.1, 0.5]))
-def test_reweighting_equals_the_literal_equations(num_models, seed, delta):
-    matrix = random_models(num_models, 60, seed)
+@pytest.mark.parametrize("num_models", [4, 5, 9, 10])
+@pytest.mark.parametrize("delta", [0.1, 0.5])
+def test_reweighting_equals_the_literal_equations(num_models, delta):
+    matrix = random_models(num_models, 40)
     matrix[0] *= 6
     corrected, weights = residual_reweighting(matrix, 2.0, delta, ALL_TRAINABLE)
     expected_corrected, expected_weights = literal_reweighting(matrix.numpy(), 2.0, delta)
@@ -143,6 +144,7 @@ def test_blocks_change_rounding_only(monkeypatch):
 
 
 @given(st.permutations(range(7)))
+@settings(max_examples=20)
 def test_reweighting_follows_a_permutation_of_the_models(order):
     matrix = random_models(7, 200)
     matrix[3] += 2
@@ -183,9 +185,9 @@ def test_fewer_than_three_models_are_averaged(num_models):
     assert np.array_equal(weights, uniform(num_models))
 
 
-@pytest.mark.parametrize(("num_trainable", "smallest"), [(1, -2.0), (0, 0.1)])
+@pytest.mark.parametrize(("num_trainable", "smallest"), [(1, -1.0), (0, 1.0)])
 def test_corrected_statistics_stay_above_the_smallest_client_value(num_trainable, smallest):
-    """.1 .1 2 4 6: slope 2, line -2 0 2 4 6. Three residuals are 0, so the scale is tiny and .1 .1 become -2 and 0: fatal for a variance, which is
-    held at .1, but right for a weight."""
-    corrected, _ = residual_reweighting(torch.tensor([[0.1], [0.1], [2.0], [4.0], [6.0]]), 2.0, 0.1, num_trainable)
+    """1 1 3 5 7 9 11: slope 2, line -1 1 3 5 7 9 11. All residuals but the first are 0, so the scale is tiny and the first value is replaced by -1: right for a
+    weight, fatal for a variance, which is held at 1."""
+    corrected, _ = residual_reweighting(torch.tensor([[1.0], [1.0], [3.0], [5.0], [7.0], [9.0], [11.0]]), 2.0, 0.1, num_trainable)
     assert corrected.min().item() == pytest.approx(smallest)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from methods.mixture import split
@@ -45,6 +45,7 @@ def test_any_seed_of_a_run_is_legal():
     assert split(values, seed=2**32 + 1).high.tolist() == split(values, seed=1).high.tolist() == [False, False, True, True]
 
 
+@settings(max_examples=30)
 @given(st.lists(st.floats(-100, 100, width=16), max_size=12), st.integers(0, 3))
 def test_always_a_partition(values, seed):
     found = split(np.array(values), seed)
