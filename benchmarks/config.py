@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -141,14 +142,17 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
     for key in raw:
         if key not in known:
             raise UserError(f"{key} is not a key of the configuration{near(key, known)}")
+    for key in known:
+        if key not in raw and key != "model":
+            raise UserError(f"{key} is missing; legal: a configuration with all of {', '.join(known)}")
     scale = _typed(raw["scale"], str, "scale")
     if scale not in SCALES:
         raise UserError(f"scale={scale!r} is not legal; legal: {', '.join(SCALES)}")
     if not raw.get("model"):
         raise UserError(f"model is not set: scale={scale} has none for dataset={raw['dataset']['name']}; legal: model={', model='.join(models.names())}")
-    data_dir = raw["data_dir"]
+    data_dir = _typed(raw["data_dir"], str | None, "data_dir")
     return RunConfig(
-        seed=_non_negative(raw["seed"], "seed"),
+        seed=_seed(raw["seed"]),
         scale=scale,
         dataset=_loose(raw, "dataset", data.names()),
         model=_loose(raw, "model", models.names()),
@@ -180,7 +184,7 @@ def section(cls: type[T], raw: Any, where: str) -> T:
             raise UserError(f"{where}.{key} is not a key{near(str(key), fields)}")
     missing = [f.name for f in fields.values() if f.name not in raw and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
     if missing:
-        raise UserError(f"{where}.{missing[0]} is missing")
+        raise UserError(f"{where}.{missing[0]} is missing; legal: {_words(hints[missing[0]])}")
     values = {key: _typed(value, hints[key], f"{where}.{key}") for key, value in raw.items()}
     try:
         return cls(**values)
@@ -227,16 +231,16 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     accepted = type(None) if hint is None else hint
-    if not isinstance(value, accepted) or (isinstance(value, bool) and accepted is not bool) or value != value:
+    if not isinstance(value, accepted) or (isinstance(value, bool) and accepted is not bool) or (isinstance(value, float) and not math.isfinite(value)):
         raise UserError(f"{where}={value!r} is not legal; legal: {_words(hint)}")
     return value
 
 
-def _non_negative(value: Any, where: str) -> int:
-    number = _typed(value, int, where)
-    if number < 0:
-        raise UserError(f"{where}={number} is not legal; legal: at least 0")
-    return int(number)
+def _seed(value: Any) -> int:
+    seed = int(_typed(value, int, "seed"))
+    if not 0 <= seed < 2**32:  # what numpy's legacy generator takes
+        raise UserError(f"seed={seed} is not legal; legal: 0 to {2**32 - 1}")
+    return seed
 
 
 def _words(hint: Any) -> str:

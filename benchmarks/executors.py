@@ -14,10 +14,12 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from benchmarks.data import Dataset
-from methods.base import Method, Payload, Reply, RoundContext
+from benchmarks.data import Images, Views
+from methods.base import Diverged, Method, Payload, Reply, RoundContext
 from methods.network import Network
 from methods.seeding import derive_seed
+
+WORKER_DIED = "a worker process died (killed, or out of memory); the same command goes on from the last checkpoint"
 
 
 class Job(NamedTuple):
@@ -61,11 +63,23 @@ class Executor(Protocol):
     def close(self) -> None: ...
 
 
+class Pictures(NamedTuple):
+    """The images of one split and how a network sees them. No label: what a worker holds of a data set cannot tell the truth."""
+
+    images: Images
+    views: Views
+
+    def view(self, index: Tensor, view: str, generator: torch.Generator | None) -> Tensor:
+        return self.views(self.images.fetch(index), view, generator)
+
+
 @dataclass
 class Workshop:
-    """What a worker holds: the data, the noisy labels, the client half of the method, and a few networks to lend."""
+    """What a worker holds: images, the noisy labels, the client half of the method, and a few networks to lend."""
 
-    dataset: Dataset
+    train: Pictures
+    test: Pictures
+    num_classes: int
     parts: list[Any]  # numpy index arrays
     noisy: Tensor
     method: Method
@@ -93,7 +107,7 @@ class Workshop:
         index = torch.from_numpy(self.parts[job.client_id])
         given = self.noisy[index]
         labels = given if job.labels is None else job.labels
-        client = LocalClient(job.client_id, index, given, labels, dict(job.state), self.dataset, self.lend)
+        client = LocalClient(job.client_id, index, given, labels, dict(job.state), self.train, self.num_classes, self.lend)
         reply = getattr(self.method, job.task)(client, job.payload, job.ctx)
         changed = None if client.labels is labels else client.labels
         finite = all(bool(torch.isfinite(vector).all()) for vector in reply.models.values())
@@ -102,10 +116,10 @@ class Workshop:
     @torch.no_grad()
     def _predict(self, job: Prediction) -> Predicted:
         nets = {name: self.lend().load(vector).eval() for name, vector in job.models.items()}
-        images = self.dataset.test if job.split == "test" else self.dataset.train
+        pictures = self.test if job.split == "test" else self.train
         log_likelihood = torch.cat(
             [
-                self.method.predict(nets, self.dataset.views(images.fetch(part), "plain", None)).clamp_min(1e-30).log()  # type: ignore[attr-defined]
+                self.method.predict(nets, pictures.view(part, "plain", None)).clamp_min(1e-30).log()  # type: ignore[attr-defined]
                 for part in job.index.split(500)
             ]
         )
@@ -155,16 +169,16 @@ class Processes:
         running: dict[Connection, int] = {}
         for connection in self._connections:
             self._send(connection, jobs, waiting, running)
-        failure: WorkerError | None = None
+        failure: Exception | None = None
         while running:
             for ready in wait(list(running)):
                 connection = cast(Connection, ready)
                 number = running.pop(connection)
                 try:
                     result = pickle.loads(connection.recv_bytes())
-                except EOFError:
-                    raise WorkerError("a worker process died (killed, or out of memory); the run can be resumed by the same command") from None
-                if isinstance(result, WorkerError):
+                except (EOFError, OSError):
+                    raise WorkerError(WORKER_DIED) from None
+                if isinstance(result, Exception):
                     failure, waiting = result, []
                 results[number] = result
                 self._send(connection, jobs, waiting, running)
@@ -176,7 +190,10 @@ class Processes:
     def _send(connection: Connection, jobs: Sequence[Job | Prediction], waiting: list[int], running: dict[Connection, int]) -> None:
         if waiting:
             number = waiting.pop()
-            connection.send_bytes(dumps(jobs[number]))
+            try:
+                connection.send_bytes(dumps(jobs[number]))
+            except OSError:
+                raise WorkerError(WORKER_DIED) from None
             running[connection] = number
 
     def close(self) -> None:
@@ -186,6 +203,7 @@ class Processes:
             process.join(timeout=5)
             if process.is_alive():
                 process.kill()
+                process.join()
 
 
 class WorkerError(RuntimeError):
@@ -201,12 +219,17 @@ def _serve(workshop: Workshop, connection: Connection, others: list[Connection])
         except (EOFError, KeyboardInterrupt):
             return
         try:
-            result = workshop.do(job)
+            answer = dumps(workshop.do(job))
         except KeyboardInterrupt:
             return
+        except Diverged as error:
+            answer = dumps(error)
         except Exception as error:
-            result = WorkerError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
-        connection.send_bytes(dumps(result))
+            answer = dumps(WorkerError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))
+        try:
+            connection.send_bytes(answer)
+        except OSError:  # nobody listens any more
+            return
 
 
 class _Pickler(pickle.Pickler):

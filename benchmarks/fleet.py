@@ -8,9 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.data import Dataset
-from benchmarks.executors import Executor, Job, Outcome
-from benchmarks.scene import Scene
+from benchmarks.executors import Executor, Job, Outcome, Pictures
 from methods.base import Batch, Diverged, Payload, Reply, RoundContext
 from methods.network import Network
 
@@ -20,16 +18,26 @@ EPOCH_CHUNK = 4096  # samples whose augmented images are made at once: one clien
 class LocalClient:
     """A client while one of its tasks runs (see methods.base.Client). Holds no true label."""
 
-    def __init__(self, client_id: int, index: Tensor, given: Tensor, labels: Tensor, state: dict[str, Any], dataset: Dataset, lend: Callable[[], Network]):
+    def __init__(
+        self,
+        client_id: int,
+        index: Tensor,
+        given: Tensor,
+        labels: Tensor,
+        state: dict[str, Any],
+        pictures: Pictures,
+        num_classes: int,
+        lend: Callable[[], Network],
+    ):
         self.id = client_id
         self.num_samples = len(index)
-        self.num_classes = dataset.num_classes
+        self.num_classes = num_classes
         self.given = given
         self.labels = labels
         self.state = state
         self.samples_trained = 0
         self.samples_scored = 0
-        self._index, self._dataset, self._lend = index, dataset, lend
+        self._index, self._pictures, self._lend = index, pictures, lend
 
     def network(self, vector: Tensor) -> Network:
         return self._lend().load(vector)
@@ -47,7 +55,7 @@ class LocalClient:
             shuffled = subset[shuffled]
         self.samples_trained += len(shuffled)
         step = 0
-        chunk = max(EPOCH_CHUNK // batch_size, 1) * batch_size if self._dataset.train.in_memory else batch_size
+        chunk = max(EPOCH_CHUNK // batch_size, 1) * batch_size if self._pictures.images.in_memory else batch_size
         for positions in shuffled.split(chunk):
             x, y = self._view(positions, view, augment), self.labels[positions]
             for part in zip(x.split(batch_size), y.split(batch_size), positions.split(batch_size), strict=True):
@@ -58,7 +66,7 @@ class LocalClient:
         return Reply(self.id, self.num_samples, {name: vector.clone() for name, vector in models.items()}, values)
 
     def _view(self, positions: Tensor, view: str, generator: torch.Generator | None) -> Tensor:
-        return self._dataset.views(self._dataset.train.fetch(self._index[positions]), view, generator)
+        return self._pictures.view(self._index[positions], view, generator)
 
 
 @dataclass
@@ -78,10 +86,11 @@ class Meter:
 
 @dataclass
 class Fleet:
-    """The server's side (see methods.base.Fleet)."""
+    """The server's side (see methods.base.Fleet). Holds no true label either."""
 
     executor: Executor
-    scene: Scene
+    parts: Sequence[np.ndarray]  # sample indices of each client
+    noisy: Tensor  # (n,) the labels as given
     make_initial_weights: Callable[[int], Tensor]
     drops_nonfinite: bool
     meter: Meter = field(default_factory=Meter)
@@ -89,15 +98,14 @@ class Fleet:
     states: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.num_clients = self.scene.num_clients
-        self.sizes = self.scene.sizes
-        self._noisy = torch.from_numpy(self.scene.noise.labels)
+        self.num_clients = len(self.parts)
+        self.sizes = np.array([len(part) for part in self.parts], dtype=np.int64)
 
     def initial_weights(self, index: int = 0) -> Tensor:
         return self.make_initial_weights(index)
 
     def given(self, client_id: int) -> Tensor:
-        return self._noisy[torch.from_numpy(self.scene.parts[client_id])]
+        return self.noisy[torch.from_numpy(self.parts[client_id])]
 
     def labels(self, client_id: int) -> Tensor:
         return self.changed_labels[client_id] if client_id in self.changed_labels else self.given(client_id)
@@ -149,7 +157,7 @@ def size_in_bytes(value: Any) -> int:
     """What a value weighs on the wire: tensors by their elements, numbers as 8 bytes."""
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         return int(value.nbytes)
     if isinstance(value, Mapping):
         return sum(size_in_bytes(v) for v in value.values())

@@ -18,18 +18,20 @@ from typing import Any
 
 import yaml
 
+from benchmarks.errors import UserError
+
 FINISHED = ("done", "diverged")  # both are results of the configuration; a failed run is tried again
 PACKAGES = ("torch", "torchvision", "numpy", "scikit-learn", "pandas", "hydra-core")
 
 
-class DamagedRecord(Exception):
+class DamagedRecord(UserError):
     """A record that cannot be read; the message names the file."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write beside the target, flush to the disk, then rename over it."""
+    """Write beside the target, flush to the disk, then rename over it. What a crash leaves beside it, the next writer takes over."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.partial")
     with open(temporary, "wb") as file:
         file.write(data)
         file.flush()
@@ -97,13 +99,14 @@ class CheckpointFile:
     def load(self) -> tuple[Any, list[str]]:
         """The newest state that is whole, or None; and a line for each file that was not."""
         complaints: list[str] = []
-        for path in (self.newest, self.previous):
+        for path, instead in ((self.newest, "going back to the one before it"), (self.previous, "starting anew")):
             if not path.exists():
                 continue
             data = path.read_bytes()
             if len(data) > 32 and hashlib.sha256(data[32:]).digest() == data[:32]:
                 return pickle.loads(data[32:]), complaints
-            complaints.append(f"{path} is damaged ({len(data)} bytes, hash does not match); going back to the one before it")
+            complaints.append(f"{path} is damaged ({len(data)} bytes, hash does not match); {instead}")
+            path.unlink()  # the next save must not move it over a whole one
         return None, complaints
 
     def delete(self) -> None:

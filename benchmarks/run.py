@@ -59,11 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130
-    except Exception as error:
-        if not _is_configuration_error(error):
-            raise
-        print(f"error: {str(error).strip().splitlines()[0]}", file=sys.stderr)
-        return 2
 
 
 def _main(arguments: list[str]) -> int:
@@ -73,7 +68,7 @@ def _main(arguments: list[str]) -> int:
     multirun = bool({"-m", "--multirun"} & set(arguments))
     overrides = [argument for argument in arguments if argument not in ("-m", "--multirun")]
     for argument in overrides:
-        if argument != "--cfg" and (argument.startswith("-") or "=" not in argument):
+        if argument != "--cfg" and (argument.startswith("-") or argument.find("=") < 1):
             raise UserError(f"{argument!r} is not legal; legal: key=value, -m, --cfg, --help")
     show = "--cfg" in overrides
     overrides = [argument for argument in overrides if argument != "--cfg"]
@@ -82,7 +77,7 @@ def _main(arguments: list[str]) -> int:
 
     cells = grid.expand(overrides)
     if not multirun and len(cells) > 1:
-        raise UserError(f"the values make {len(cells)} cells; legal: one value per key, or -m for a grid")
+        raise UserError(f"{' '.join(grid.sweeps(overrides))} makes {len(cells)} cells; legal: one value per key, or -m for a grid")
     if show:
         summary.print_configurations(cells)
         return 0
@@ -99,18 +94,12 @@ def _groups() -> str:
     """The choices of every configuration group, read from the folder names: no heavy import for a help text."""
     lines = []
     for group in ("method", "dataset", "scale", "model", "partition", "noise", "executor", "tracking", "experiment"):
-        names = sorted(name.removesuffix(".yaml") for name in os.listdir(os.path.join(CONF, group)) if name.endswith(".yaml"))
+        folder = os.path.join(CONF, group)
+        names = sorted(name.removesuffix(".yaml") for name in os.listdir(folder) if name.endswith(".yaml")) if os.path.isdir(folder) else []
         if names:
             lines.append(f"  {group + '=':<12}{' | '.join(names)}")
     keys = "  seed= budget.participations= federation.num_clients= federation.clients_per_round= train.lr= evaluate.every= runs_dir= force=true ..."
     return "\nChoices:\n" + "\n".join(lines) + "\n\nOther keys (all: --cfg):\n" + keys
-
-
-def _is_configuration_error(error: Exception) -> bool:
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
-    return isinstance(error, (HydraException, OmegaConfBaseException)) or type(error).__module__.startswith("hydra.")
 
 
 if __name__ == "__main__":

@@ -58,10 +58,10 @@ def check_method(config: RunConfig, dataset: data.Dataset) -> tuple[FedAvg, Spec
 def run_cell(config: RunConfig, tracker: Tracker) -> dict[str, Any]:
     """Run one cell to its end, or return the record that is there already."""
     folder = config.run_dir
-    if not config.force and (record := read_record(folder)) is not None and record["status"] in FINISHED:
-        return record
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / ".lock"):
+        if not config.force and (record := read_record(folder)) is not None and record["status"] in FINISHED:
+            return record
         if config.force:
             CheckpointFile(folder).delete()
         (folder / "record.json").unlink(missing_ok=True)
@@ -71,11 +71,10 @@ def run_cell(config: RunConfig, tracker: Tracker) -> dict[str, Any]:
             status, reason = "done", ""
         except Diverged as error:
             status, reason = "diverged", str(error)
-        except UserError:
-            raise
         except Exception as error:
             tracker.log(traceback.format_exc())
-            status, reason = "failed", f"{type(error).__name__}: {error}".split("\n")[0]
+            told = str(error) if isinstance(error, executors.WorkerError) else f"{type(error).__name__}: {error}"
+            status, reason = "failed", told.split("\n")[0]
         finally:
             run.executor.close()
         record = run.finish(status, reason)
@@ -92,8 +91,11 @@ class Run:
         self.scene = scene.build(config, self.dataset)
         self.method, self.spec = check_method(config, self.dataset)
 
-        def build_module() -> torch.nn.Module:
-            return models.build(config.model.name, self.dataset.num_classes, self.dataset.shape, config.model.params)
+        dataset, noisy = self.dataset, torch.from_numpy(self.scene.noise.labels)
+        num_classes, shape = dataset.num_classes, dataset.shape
+
+        def build_module() -> torch.nn.Module:  # goes to the workers: must not hold on to the data set's labels
+            return models.build(config.model.name, num_classes, shape, config.model.params)
 
         def initial_weights(index: int) -> torch.Tensor:
             with torch.random.fork_rng(devices=[]):
@@ -101,9 +103,10 @@ class Run:
                 return Network(build_module()).vector
 
         client_half = registry.build(config.method.name, vars(config.method.params))
-        workshop = executors.Workshop(self.dataset, self.scene.parts, torch.from_numpy(self.scene.noise.labels), client_half, build_module)
+        train, test = (executors.Pictures(images, dataset.views) for images in (dataset.train, dataset.test))
+        workshop = executors.Workshop(train, test, num_classes, self.scene.parts, noisy, client_half, build_module)
         self.executor = executors.make(config.executor.name, config.executor.workers, workshop)
-        self.fleet = Fleet(self.executor, self.scene, initial_weights, self.method.drops_nonfinite)
+        self.fleet = Fleet(self.executor, self.scene.parts, noisy, initial_weights, self.method.drops_nonfinite)
         self.round = 0
         self.curve: list[dict[str, Any]] = []
         self.journal: list[dict[str, Any]] = []
@@ -247,8 +250,9 @@ class Run:
 
 
 def _last_scores(curve: list[dict[str, Any]]) -> dict[str, float]:
-    """The newest value of every detection and correction score."""
-    return {name: value for row in curve for name, value in row.items() if "/" in name}
+    """The newest value of every detection and correction score; JSON has no word for one that is not finite."""
+    newest = {name: value for row in curve for name, value in row.items() if "/" in name}
+    return {name: value for name, value in newest.items() if np.isfinite(value)}
 
 
 def _confusion(truth: np.ndarray, top: np.ndarray, num_classes: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The frozen world that every method of a seed shares: who holds which samples, and which labels are wrong."""
 
 import hashlib
+import io
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import partition
 from benchmarks.config import RunConfig
 from benchmarks.data import Dataset
 from benchmarks.errors import UserError
+from benchmarks.record import write_whole
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,9 @@ class Scene:
         return np.stack([np.bincount(labels[part], minlength=self.num_classes) for part in self.parts])
 
     def save(self, path: Path) -> None:
+        buffer = io.BytesIO()
         np.savez_compressed(
-            path,
+            buffer,
             parts=np.concatenate(self.parts),
             sizes=self.sizes,
             noisy_labels=self.noise.labels,
@@ -56,6 +59,7 @@ class Scene:
             transition=self.noise.transition,
             clean_counts=self.class_counts(self.clean),
         )
+        write_whole(path, buffer.getvalue())
 
 
 def build(config: RunConfig, dataset: Dataset) -> Scene:
@@ -133,9 +137,10 @@ def main(arguments: list[str]) -> int:
         return 0
     picture = next((Path(text.removeprefix("draw=")) for text in arguments if text.startswith("draw=")), None)
     try:
-        (_, config), *others = grid.expand([text for text in arguments if not text.startswith("draw=")])
+        overrides = [text for text in arguments if not text.startswith("draw=")]
+        (_, config), *others = grid.expand(overrides)
         if others:
-            raise UserError(f"the values make {len(others) + 1} scenes; legal: one value per key")
+            raise UserError(f"{' '.join(grid.sweeps(overrides))} makes {len(others) + 1} scenes; legal: one value per key")
         world = build(config, data.load(config.dataset.name, config.data_dir, config.dataset.params))
         for table in describe(config, world):
             console().print(table)

@@ -12,7 +12,7 @@ from benchmarks import data, models, scene
 from benchmarks.config import RunConfig, as_plain
 from benchmarks.errors import UserError
 from benchmarks.grid import Cell
-from benchmarks.record import FINISHED, DamagedRecord, read_record
+from benchmarks.record import FINISHED, read_record
 
 
 def console() -> Console:
@@ -65,7 +65,7 @@ def check_worlds(cells: Sequence[Cell]) -> None:
                 seen.add(world)
             check_method(config, datasets[key])
         except UserError as error:
-            raise UserError(f"{error} (cell {' '.join(overrides)})" if len(cells) > 1 else str(error)) from error
+            raise UserError(f"{error} (cell {' '.join(_telling(overrides))})" if len(cells) > 1 else str(error)) from error
 
 
 def print_cells(cells: Sequence[Cell], already: set[str]) -> None:
@@ -80,20 +80,20 @@ def _telling(overrides: Sequence[str]) -> list[str]:
 
 
 def print_grid(cells: Sequence[Cell], already: set[str]) -> int:
-    """One row per cell: what it was, how it ended, its numbers. Exit code 1 when a cell failed."""
+    """One row per cell: what it was, how it ended, its numbers; below, why a cell has no result. Exit code 1 when a cell failed."""
     varied = _varied(cells)
     columns = [*varied, "status", "best %", "last 10 %", "client F1", "labels right %", "visits", "seconds"]
     counts = {"done": 0, "diverged": 0, "failed": 0, "skipped": 0}
-    rows = []
+    rows: list[list[str]] = []
+    reasons: list[str] = []
     for overrides, config in cells:
-        try:
-            record = read_record(config.run_dir)
-        except DamagedRecord as error:
-            record = {"status": "failed", "reason": str(error)}
-        record = record or {"status": "failed", "reason": "no record: stopped, or run by another process"}
+        record = read_record(config.run_dir) or {"status": "skipped", "reason": "another process is at work on it"}
         status = record["status"]
-        counts["skipped" if config.run_id in already else status] += 1
-        shown = f"{status} before" if config.run_id in already else status
+        before = config.run_id in already
+        counts["skipped" if before else status] += 1
+        shown = f"{status} before" if before else status
+        if status != "done" and not before:
+            reasons.append(f"{' '.join(_telling(overrides))}: {status}: {record['reason']} ({config.run_dir}/log.txt)")
         chosen = dict(text.split("=", 1) for text in overrides)
         rows.append([*(chosen.get(key, "") for key in varied), shown, *_numbers(record)])
     shown_columns = [i for i in range(len(columns)) if any(row[i] != "-" for row in rows)]
@@ -103,10 +103,8 @@ def print_grid(cells: Sequence[Cell], already: set[str]) -> int:
     screen = console()
     screen.print(table)
     screen.print(", ".join(f"{number} {name}" for name, number in counts.items()) + f"; records under {cells[0][1].runs_dir}/", highlight=False)
-    for overrides, config in cells:
-        record = None if config.run_id in already else read_record(config.run_dir)
-        if record and record["status"] != "done":
-            screen.print(f"{' '.join(_telling(overrides))}: {record['status']}: {record['reason']} ({config.run_dir}/log.txt)", highlight=False, markup=False)
+    for line in reasons:
+        screen.print(line, highlight=False, markup=False, soft_wrap=True)
     return 1 if counts["failed"] else 0
 
 

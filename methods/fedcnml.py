@@ -11,60 +11,11 @@ from torch import Tensor
 from methods import local
 from methods.base import Batch, Client, Diagnosis, Fleet, Payload, Reply, RoundContext, Spec
 from methods.fedavg import FedAvg
+from methods.fedcnml_math import ROUNDING, binarise, choose_clean, cutoff, jensen_shannon, sample_weights, triplet
 from methods.losses import cross_entropy, one_hot, sharpen
 from methods.registry import register
 
 SCORING_BYTES = 64 * 2**20  # models sent to a client at once for scoring
-ROUNDING = 1e-9  # a mean of equal divergences may fall below them by rounding; they are ties all the same
-
-# --- the paper's mathematics ------------------------------------------------------------------------------------------------
-
-
-def binarise(scores: np.ndarray, tau1: float) -> tuple[float, np.ndarray]:
-    """Equations 3 and 4 on scores[p, q], the accuracy of model q on client p's labels: mu1, and eta_q = data sets on which q scores well.
-
-    The diagonal (a model on the data it was trained on) takes no part.
-    """
-    others = ~np.eye(len(scores), dtype=bool)
-    highest = scores[others].max()
-    average = min(scores[others].mean(), highest)  # a mean of equal numbers may exceed them by rounding
-    threshold = highest - (highest - average) / tau1
-    return float(threshold), ((scores >= threshold) & others).sum(axis=0)
-
-
-def choose_clean(eta: np.ndarray, received: np.ndarray, mu2: int, least: int) -> np.ndarray:
-    """S_clear: clients with eta > mu2; when these are fewer than `least`, the best by eta, then by mean received score, then by number."""
-    order = np.lexsort((-received, -eta))
-    return np.sort(order[: max(int((eta > mu2).sum()), least)])
-
-
-def jensen_shannon(probability: Tensor) -> Tensor:
-    """Divergence (base 2) between a prediction and a one-hot label, which depends on the label's probability a alone (equation 7).
-
-    JSD = 1 - ((1 + a) log2(1 + a) - a log2 a) / 2: falls from 1 at a = 0 to 0 at a = 1.
-    """
-    a = probability.double().clamp(0, 1)
-    return 1 - (torch.xlogy(1 + a, 1 + a) - torch.xlogy(a, a)) / (2 * np.log(2))
-
-
-def cutoff(mean: np.ndarray, minimum: np.ndarray, tau2: float, jsd_limit: float) -> np.ndarray:
-    """Equation 8 in the form its text describes: the mean, lowered towards the minimum when the mean reaches J_u."""
-    return np.where(mean >= jsd_limit, mean - (mean - minimum) / tau2, mean)
-
-
-def subset_weights(noisy: Tensor) -> Tensor:
-    """1 / |subset| for each sample of a batch, so that a weighted sum adds the means of clean and noisy samples; an empty subset adds 0."""
-    num_noisy = noisy.sum().clamp_min(1)
-    num_clean = (~noisy).sum().clamp_min(1)
-    return torch.where(noisy, 1.0 / num_noisy, 1.0 / num_clean)
-
-
-def triplet(logits: Tensor, own: Tensor, other: Tensor, margin: float) -> Tensor:
-    """Equations 11 to 13 per sample: the local network shall stay nearer to its own global network than to the other one."""
-    return ((logits - own).square().sum(1) - (logits - other).square().sum(1) + margin).clamp_min(0)
-
-
-# --- the method -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -84,12 +35,14 @@ class FedCNMLParams:
     temperature: float = 0.5  # T of the pseudo-labels
     triplet_weight: float = 0.025  # lambda
     margin: float = 0.0  # added inside the hinge of the triplet loss
+    mean_over: str = "subsets"  # subsets: the loss adds the means over clean and noisy samples of a batch; batch: one mean over both
     view: str = "strong"  # images in the federation stage: strong (AutoAugment's CIFAR-10 policy) | train
 
     def __post_init__(self) -> None:
         for name, legal in (
             ("ablation", ("none", "c1", "c2", "c3")),
             ("statistics", ("merged", "full")),
+            ("mean_over", ("subsets", "batch")),
             ("view", ("strong", "train")),
         ):
             if getattr(self, name) not in legal:
@@ -125,15 +78,16 @@ class Schedule(NamedTuple):
 class FedCNML(FedAvg):
     """Clients score each other's models; two networks, warmed up on the clean clients, select samples for each other.
 
-    Deviations: the paper leaves tau_1, tau_2, J_u, lambda, T, the local epochs and the client fraction open, says neither round nor local epoch
-    for its numbers of epochs, and has no released code. Values are ours or UNICON's (CVPR 2022), whose selection it adapts; epochs are
-    read as rounds, and as local epochs in the scoring stage. Equation 8 prints a cut-off that rises where the text lowers it, equation 13
-    a sign that drives a network from its own global network: the text is followed. The triplet loss is taken on logits, which the two
-    networks have in common, over the noisy samples of a batch; `margin` starts it before a network has drifted half the way to the other. The global
-    networks run in training mode, as the local ones do. When fewer clients are found clean than a round needs, or than a
-    tenth, the best-scored fill up: without noise all scores lie near their maximum and few exceed the threshold. The cut-offs are means over the
-    last reported divergences; `statistics=full` has every client measure in every round, as the paper does. Ablation c2 is undefined in the
-    paper: one network, own selection, no triplet loss. `mu2=0` takes all clients, as its Table 2 says, though eta > 0 would not.
+    Deviations: the paper leaves tau_1, tau_2, J_u, lambda, T, the local epochs and the client fraction open and has no released code. Values
+    are ours or UNICON's (CVPR 2022), whose selection it adapts; its epochs are read as rounds, and as local epochs in the scoring stage.
+    Equation 8 prints a cut-off that rises where the text lowers it, equation 13 a sign that drives a network from its own global network:
+    the text is followed. Equations 9 and 10 take the means over clean and noisy samples apart, here within a batch, where one doubtful sample
+    can outweigh all others; `mean_over=batch` takes one mean. The triplet loss is taken on logits, which the two networks have in
+    common, with the global networks in training mode as the local ones are; `margin` starts it before a network has drifted half the way to the
+    other. When fewer clients are found clean than a round needs, or than a tenth, the best-scored fill up: without noise all scores lie
+    near their maximum and few exceed the threshold. The cut-offs are means over the last reported divergences; `statistics=full` has every client
+    measure in every round, as the paper does. Ablation c2 is undefined in the paper: one network, own selection, no triplet loss.
+    `mu2=0` takes all clients, as its Table 2 says, though eta > 0 would not.
     """
 
     name = "fedcnml"
@@ -204,7 +158,6 @@ class FedCNML(FedAvg):
         self._private["arrays"] = {}  # the scores go to the journal once
         if ctx.stage != "federation":
             return
-
         cohort = set(ids)
 
         def nets(client_id: int, ctx: RoundContext) -> Payload:
@@ -327,8 +280,10 @@ class FedCNML(FedAvg):
 
         def batch_loss(batch: Batch) -> Tensor:
             nonlocal judged, active
-            with torch.no_grad():
-                anchored = [anchor(batch.x) for anchor in anchors]
+            anchored = []
+            if noisy[:, batch.index].any():
+                with torch.no_grad():
+                    anchored = [anchor(batch.x) for anchor in anchors]
             losses = []
             for number, net in enumerate(nets):
                 logits, rows = net(batch.x), noisy[number, batch.index]
@@ -337,7 +292,7 @@ class FedCNML(FedAvg):
                     hinge = triplet(logits, anchored[number], anchored[1 - number], self.params.margin) * rows
                     terms = terms + self.params.triplet_weight * hinge
                     judged, active = judged + int(rows.sum()), active + int((hinge > 0).sum())
-                losses.append((subset_weights(rows) * terms).sum())
+                losses.append((sample_weights(rows, self.params.mean_over) * terms).sum())
             return torch.stack(losses).sum()
 
         local.train(client, nets, batch_loss, ctx, view=self.params.view, lr=self.learning_rate(ctx))

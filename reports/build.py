@@ -43,28 +43,25 @@ def build(options: dict[str, str]) -> int:
     runs = load(folders)
     warnings = list(runs.warnings)
     if len(runs.done) == 0:
-        warnings.append(f"no finished run below {', '.join(folders)}: dashes on our side of every table")
+        warnings.append(f"no finished run below {', '.join(folders)}: every table has dashes on our side")
     for name in legal if "all" in chosen else dict.fromkeys(chosen):
         if name in names():
             warnings += _results(name, runs, scale, Path(options["out"]))
         else:
             warnings += _settings(name, "paper" if scale == "all" else scale, Path(options["out"]))
-    cli.warn(list(dict.fromkeys(warnings)))
+    cli.warn(warnings)
     return 0
 
 
 def _results(name: str, runs: Runs, scale: str, out: Path) -> list[str]:
     """Write one table at the scale, or at every scale that has a run of it. Returns the warnings."""
     table = published(name)
-    present = set(runs.done["scale"])
-    found = [collect(table, runs, each) for each in (SCALES if scale == "all" else (scale,)) if each in present]
-    kept = [results for results in found if results.cells] if scale == "all" else found
-    kept = kept or [collect(table, runs, table.scale if scale == "all" else scale)]
-    for results in kept:
+    found = [collect(table, runs, each) for each in (SCALES if scale == "all" else (scale,))]
+    for results in [results for results in found if results.cells] or found[:1]:
         _write(grid(results), to_csv(results), out / results.scale)
         filled = f"{len(results.cells)} of {len(table.cells)} cells"
         print(f"{name} {results.scale}: {filled} -> {out / results.scale}/{name}.*")
-    return [line for results in kept for line in results.warnings]
+    return [line for results in found for line in results.warnings]
 
 
 def _settings(name: str, scale: str, out: Path) -> list[str]:

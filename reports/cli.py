@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from benchmarks.errors import UserError
@@ -70,9 +70,7 @@ def folders(value: str) -> list[str]:
     return found
 
 
-def warn(lines: Sequence[str], limit: int = 20) -> None:
-    """Lines about what was left out, to the error stream; the first few of very many."""
-    for line in lines[:limit]:
+def warn(lines: Iterable[str]) -> None:
+    """Lines about what was left out, to the error stream, each once."""
+    for line in dict.fromkeys(lines):
         print(line, file=sys.stderr)
-    if len(lines) > limit:
-        print(f"... and {len(lines) - limit} more such lines", file=sys.stderr)

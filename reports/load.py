@@ -123,11 +123,12 @@ def _row(place: Path) -> dict[str, Any]:
     row = {name: record.get(name) for name in PLAIN} | flatten(config)
     row |= flatten(sections) | {"folder": place, "config": config}
     for key in NEEDED + (NEEDED_WHEN_DONE if row["status"] == "done" else ()):
-        if row.get(key) is None:
+        value = row.get(key)
+        if value is None:
             raise DamagedRecord(f"{path}: damaged (no {key}); left out")
-        numeric = (int, float) if key.startswith("summary.") else int if key == "seed" else object
-        if not isinstance(row[key], numeric):
-            raise DamagedRecord(f"{path}: damaged ({key}={row[key]!r}); left out")
+        share = not key.startswith("summary.") or (isinstance(value, (int, float)) and 0 <= value <= 1)
+        if not share or (key == "seed" and not isinstance(value, int)):
+            raise DamagedRecord(f"{path}: damaged ({key}={value!r}); left out")
     return row
 
 

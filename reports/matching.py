@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pandas as pd
 
 from reports.configure import SCIENCE, WORLD, NotConfigured, check_choices, configured
 from reports.load import Runs, flatten
-from reports.published import PublishedTable
+from reports.published import PublishedTable, load, names
 
 Place = tuple[str, str]
 Flat = Mapping[str, Any]
@@ -77,7 +78,7 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
             refused[str(error)].append(place)
     warnings = [f"{table.name}: {_cells(cells)} not configured: {reason}" for reason, cells in refused.items()]
     decisive = _telling_apart(composed)
-    varied = {key for heading in (*table.rows, *table.columns) for key in _keys(heading.overrides)}
+    varied = _varied(table) | _varied_science()
     misses: Counter[str] = Counter()
     for place, here in composed.items():
         must = _must(scale, decisive[place])
@@ -87,7 +88,8 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
             if not different:
                 entry = found.setdefault(place, Match(configured(table.overrides(*place), table.scale)))
                 (entry.done if run.row["status"] == "done" else entry.lost).append(run)
-            elif run.row["status"] == "done" and not any(_named(key, varied) for key in different):
+            # Where a heading's key differs, the run belongs to another cell or table.
+            elif run.row["status"] == "done" and not any(key in varied or key.endswith(".name") for key in different):
                 misses[", ".join(f"{key}={ours} (cell: {theirs})" for key, (ours, theirs) in different.items())] += 1
     for entry in found.values():
         _one_world(entry)
@@ -140,13 +142,15 @@ def _telling_apart(composed: Mapping[Place, Flat]) -> dict[Place, frozenset[str]
     return found
 
 
-def _keys(overrides: Sequence[str]) -> list[str]:
-    return [override.partition("=")[0] for override in overrides]
+def _varied(table: PublishedTable) -> set[str]:
+    """Keys that the table's own headings set."""
+    return {text.partition("=")[0] for heading in (*table.rows, *table.columns) for text in heading.overrides}
 
 
-def _named(key: str, varied: set[str]) -> bool:
-    """Whether a row or column heading sets this key: then the run belongs to another cell, or to none."""
-    return key in varied or key.endswith(".name")
+@cache
+def _varied_science() -> set[str]:
+    """Keys of data set, method, noise and partition that the headings of any table set."""
+    return {key for name in names() for key in _varied(load(name)) if in_sections(*SCIENCE)(key)}
 
 
 def _one_world(entry: Match) -> None:

@@ -1,6 +1,7 @@
 """Shared by all tests: small real runs on digits, and clients made by hand."""
 
 import os
+import sys
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: workers are forked, and bytes must not depend on threads
 
@@ -14,33 +15,22 @@ import torch
 from hydra import compose, initialize_config_dir
 from hypothesis import settings
 from omegaconf import OmegaConf
+from running import PLUGIN, SilentTracker
 
 from benchmarks import data, models
 from benchmarks.config import RunConfig, parse
+from benchmarks.executors import Pictures
 from benchmarks.fleet import LocalClient
 from benchmarks.runner import Run, run_cell
-from benchmarks.tracking import Tracker
 from methods.base import RoundContext, Spec, TrainParams
 from methods.network import Network
 
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.load_profile("suite")
 torch.set_num_threads(1)
+sys.path.append(str(PLUGIN))  # before methods are discovered: the package found there is tested like all the others
 
 CONF = Path(__file__).parent.parent / "conf"
-
-
-class SilentTracker(Tracker):
-    """Keeps the lines instead of printing them."""
-
-    def __init__(self, folder: Path):
-        from rich.console import Console
-
-        super().__init__("test", folder, Console(), live=False)
-        self.lines: list[str] = []
-
-    def _line(self, text: str) -> None:
-        self.lines.append(text)
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +96,8 @@ def make_client(digits: data.Dataset) -> Callable[..., LocalClient]:
             networks.append(Network(models.build("digits_cnn", digits.num_classes, digits.shape)))
             return networks[-1]
 
-        return LocalClient(client_id, torch.arange(len(given)), given, given, dict(state or {}), digits, lend)
+        pictures = Pictures(digits.train, digits.views)
+        return LocalClient(client_id, torch.arange(len(given)), given, given, dict(state or {}), pictures, digits.num_classes, lend)
 
     return make
 

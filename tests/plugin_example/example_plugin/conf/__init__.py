@@ -1,0 +1,1 @@
+"""Hydra finds configuration inside packages only."""

@@ -1,0 +1,129 @@
+"""Records on disk become one frame; what cannot be used is named in one line, the rest is loaded."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks.errors import UserError
+from reports.load import flatten, load, read_curve
+
+RECORDS = Path(__file__).parent / "records"
+
+
+def test_one_row_per_run():
+    runs = load([RECORDS / "good"])
+    assert len(runs.done) == len(list((RECORDS / "good").iterdir())) - 1
+    row = runs.done[runs.done["run_id"] == "fedprox-noniid-s2"].iloc[0]
+    assert (row["seed"], row["scale"], row["noise.rho"], row["method.name"], row["method.mu"]) == (
+        2,
+        "laptop",
+        0.4,
+        "fedprox",
+        1.0,
+    )
+    assert (row["summary.best"], row["cost.participations"], row["scene.hash"]) == (0.46, 500, "bern-laptop-2")
+    assert row["folder"] == RECORDS / "good" / "fedprox-noniid-s2"
+    assert row["config"]["noise"]["classes"] is None
+
+
+def test_lost_runs_are_kept_apart():
+    runs = load([RECORDS / "good"])
+    assert list(runs.lost["run_id"]) == ["fedcorr-noniid-s2"]
+    assert "fedcorr-noniid-s2" not in set(runs.done["run_id"])
+
+
+def test_every_bad_record_has_its_line():
+    runs = load([RECORDS / "bad"])
+    said = {
+        Path(line.split(":")[0].split(" is ")[0]).relative_to(RECORDS / "bad").parts[0]: line for line in runs.warnings
+    }
+    assert set(said) == {
+        "bad-failed",
+        "bad-half-written",
+        "bad-no-summary",
+        "bad-not-a-record",
+        "bad-protocol",
+        "bad-unfinished",
+    }
+    assert said["bad-failed"].endswith("failed: OSError: disk full; left out")
+    assert "damaged (JSONDecodeError)" in said["bad-half-written"]
+    assert said["bad-no-summary"].endswith("damaged (no summary.best); left out")
+    assert "damaged (no status)" in said["bad-not-a-record"]
+    assert said["bad-protocol"].endswith("protocol 0, not 1, not comparable; left out")
+    assert said["bad-unfinished"].endswith("unfinished, no record.json yet; left out")
+    assert all("\n" not in line for line in runs.warnings)
+    assert list(runs.done["run_id"]) == ["bad-curve"]
+
+
+def test_bad_records_do_not_hide_good_ones():
+    both = load([RECORDS])
+    assert len(both.done) == len(load([RECORDS / "good"]).done) + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"config": []}, "config is not a section"),
+        ({"config": {"seed": 1}}, "no scale"),
+        ({"scene": {}}, "no scene.hash"),
+        ({"summary": {"best": "high", "last10": 0.1, "final": 0.1}}, "summary.best='high'"),
+        ({"summary": {"best": float("nan"), "last10": 0.1, "final": 0.1}}, "summary.best=nan"),
+        ({"summary": {"best": 0.2, "last10": 0.1, "final": 93.0}}, "summary.final=93.0"),
+    ],
+)
+def test_misshapen_records(tmp_path, change, reason):
+    record = json.loads((RECORDS / "good" / "fedavg-noniid-s1" / "record.json").read_text())
+    (tmp_path / "record.json").write_text(json.dumps(record | change))
+    runs = load([tmp_path])
+    assert len(runs.done) == 0 and runs.warnings == (f"{tmp_path / 'record.json'}: damaged ({reason}); left out",)
+
+
+def test_a_copied_run_counts_once(tmp_path):
+    source = RECORDS / "good" / "fedavg-noniid-s1"
+    shutil.copytree(source, tmp_path / "copy")
+    changed = json.loads((source / "record.json").read_text())
+    changed["summary"]["best"] = 0.9
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "record.json").write_text(json.dumps(changed))
+    runs = load([source, tmp_path, source])
+    assert list(runs.done["summary.best"]) == [0.4]
+    assert [line.partition(": ")[2] for line in runs.warnings] == [
+        f"the same run as {source}; the latter counts",
+        f"other numbers for the same run as {source}; the latter counts",
+    ]
+
+
+def test_no_folder_and_no_record(tmp_path):
+    runs = load([tmp_path / "none"])
+    assert runs.warnings == (f"{tmp_path / 'none'}: no such folder",)
+    assert len(runs.done) == len(runs.lost) == 0 and "summary.best" in runs.done
+    assert load([tmp_path]).warnings == ()
+
+
+def test_curves():
+    curve = read_curve(RECORDS / "good" / "fedavg-iid-s1")
+    assert list(curve["participations"]) == [100, 200, 210, 300]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "missing"),
+        ("", "damaged (EmptyDataError)"),
+        ("round,accuracy\n1,0.5\n", "damaged (column participations)"),
+        ("round,participations,accuracy\n1,10,high\n", "damaged (column accuracy)"),
+        ("round,participations,accuracy\n1,10,0.5\n2,20\n", "damaged (column accuracy)"),
+    ],
+)
+def test_bad_curves(tmp_path, text, reason):
+    if text is not None:
+        (tmp_path / "curve.csv").write_text(text)
+    with pytest.raises(UserError) as error:
+        read_curve(tmp_path)
+    assert str(error.value) == f"{tmp_path / 'curve.csv'}: {reason}; left out"
+
+
+def test_flatten():
+    assert flatten({"a": 1, "b": {"c": [1, [2]], "d": {}}}) == {"a": 1, "b.c": (1, (2,))}

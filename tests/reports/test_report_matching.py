@@ -1,0 +1,167 @@
+"""Runs find their cells, and only theirs."""
+
+from pathlib import Path
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+from reports import configure
+from reports.configure import NotConfigured, configured
+from reports.load import load
+from reports.matching import match
+from reports.published import load as published
+from reports.published import names
+from reports.results import collect
+
+NONIID = (
+    "dataset=cifar100",
+    "partition=bernoulli_dirichlet",
+    "partition.form=official",
+    "noise.rho=0.4",
+    "noise.tau=0.0",
+)
+CELL = "(0.7, 10)"
+
+
+@pytest.fixture
+def collected(write_run, tmp_path):
+    """collected("fedcorr_table9", "laptop") -> our side of the table, from the runs written so far."""
+    return lambda name, scale: collect(published(name), load([tmp_path / "runs"]), scale)
+
+
+def test_single_values_are_set_after_the_groups(frozen_conf):
+    config = configured(
+        ("method=fedcorr", "dataset=cifar100", "noise.rho=0.8", "partition=bernoulli_dirichlet", "partition.alpha=1"),
+        "paper",
+    )
+    assert (config["method.iterations"], config["method.theta"]) == (10, 0.5)
+    assert (config["noise.rho"], config["noise.tau"], config["partition.alpha"], config["partition.p"]) == (
+        0.8,
+        0.5,
+        1,
+        0.7,
+    )
+    assert (config["model.name"], config["budget.participations"]) == ("resnet34", 5000)
+    assert configured(("dataset=cifar100",), "laptop")["noise.rho"] == 0.6  # nothing is left of the call before
+
+
+def test_one_client_is_asked_one_at_a_time(frozen_conf):
+    assert configured(("dataset=cifar100", "federation.num_clients=1"), "paper")["federation.clients_per_round"] == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("method=rofl", "method=rofl: conf/method has no rofl.yaml"),
+        ("method.mixup=false", "method.mixup=false: Key 'mixup' is not in struct"),
+    ],
+)
+def test_what_does_not_compose_is_one_line(frozen_conf, override, line):
+    with pytest.raises(NotConfigured) as error:
+        configured(("dataset=cifar100", override), "laptop")
+    assert str(error.value) == line
+
+
+def test_hydra_is_left_as_it_was(hydra_conf):
+    before = GlobalHydra.instance().hydra
+    configured(("dataset=digits", "method=fedavg"), "smoke")
+    assert GlobalHydra.instance().hydra is before
+
+
+def test_a_smaller_scale_may_differ_in_its_world(write_run, collected):
+    write_run(*NONIID, "method=fedavg", "budget.participations=77", "train.lr=0.5")
+    cell = collected("fedcorr_table9", "laptop").cells["FedAvg", CELL]
+    assert cell.notes == (
+        "Network: lenet5 instead of resnet34.",
+        "Training: lr 0.5 instead of 0.01.",
+        "Budget: client participations 77 instead of 5000.",
+    )
+
+
+def test_the_paper_scale_may_not(write_run, collected):
+    write_run(*NONIID, "method=fedavg", scale="paper", seed=1)
+    write_run(*NONIID, "method=fedavg", "budget.participations=77", scale="paper", seed=2)
+    results = collected("fedcorr_table9", "paper")
+    assert results.cells["FedAvg", CELL].values == {1: 50.0} and not results.cells["FedAvg", CELL].notes
+    assert "fedcorr_table9 at scale paper: 1 run left out for budget.participations=77 (cell: 5000)" in results.warnings
+
+
+@pytest.mark.parametrize("change", ["method.mu=0.5", "partition.form=plain", "noise.classes=10"])
+def test_a_near_miss_is_named(write_run, collected, change):
+    write_run(*NONIID, "method=fedprox", change)
+    results = collected("fedcorr_table9", "laptop")
+    assert not results.cells
+    assert any(f"1 run left out for {change} (cell: " in line for line in results.warnings)
+
+
+def test_a_run_of_another_column_is_no_near_miss(write_run, collected):
+    write_run(*NONIID, "method=fedavg", "partition.p=0.3")
+    results = collected("fedcorr_table9", "laptop")
+    assert not results.cells and not [line for line in results.warnings if "left out" in line]
+
+
+def test_scales_never_share_a_cell(write_run, collected):
+    for seed, scale in enumerate(("paper", "laptop", "smoke")):
+        write_run(*NONIID, "method=fedavg", scale=scale, seed=seed, best=seed / 10)
+    values = [collected("fedcorr_table9", scale).cells["FedAvg", CELL].values for scale in ("paper", "laptop", "smoke")]
+    assert values == [{0: 0.0}, {1: 10.0}, {2: 20.0}]
+
+
+def test_worlds_never_share_a_cell(write_run, collected):
+    """Nearest to the paper wins, here by its learning rate, though another one has more seeds."""
+    for seed in (1, 2, 3):
+        write_run(*NONIID, "method=fedavg", "train.lr=0.5", seed=seed, best=0.1)
+    write_run(*NONIID, "method=fedavg", seed=1, best=0.4)
+    cell = collected("fedcorr_table9", "laptop").cells["FedAvg", CELL]
+    assert cell.values == {1: 40.0}
+    assert cell.notes[-1] == "Not counted: 3 run(s) of the cell with another network, training or budget."
+
+
+def test_networks_are_told_apart_where_a_table_compares_them(write_run, collected):
+    common = ("dataset=cifar10", "partition.form=official", "method=fedcorr", "noise.rho=0.4", "noise.tau=0.5")
+    write_run(*common, "model=resnet18", best=0.9)
+    write_run(*common, "model=lenet5", "train.lr=0.003", best=0.6)
+    write_run(*common, "model=lenet5", best=0.1)  # the learning rate of the other networks: no cell of the table
+    found = {place: cell.value for place, cell in collected("fedcorr_table10", "laptop").cells.items()}
+    assert found == {("ResNet-18", "rho=0.4 / tau=0.5"): 90.0, ("LeNet-5", "rho=0.4 / tau=0.5"): 60.0}
+
+
+def test_averages_take_the_seeds_that_all_columns_have(write_run, collected):
+    """Eight columns of 10, 20, ..., 80 percent under seed 1; seed 2 has no run in the last."""
+    table = published("lsg_table1")
+    for index, column in enumerate(table.columns):
+        for seed in (1, 2) if index < 7 else (1,):
+            write_run(*table.overrides("MNIST / FedAvg", column.label), seed=seed, best=(index + 1) / 10)
+    cell = collected("lsg_table1", "laptop").cells["MNIST / FedAvg", "Avg."]
+    assert cell.values == {1: pytest.approx(45.0)}
+    assert ("MNIST / Ours", "Avg.") not in collected("lsg_table1", "laptop").cells
+
+
+def test_lost_runs_are_named_but_do_not_count(write_run, collected):
+    write_run(*NONIID, "method=fedavg", seed=1)
+    write_run(*NONIID, "method=fedavg", seed=2, status="diverged", reason="nan", summary={})
+    cell = collected("fedcorr_table9", "laptop").cells["FedAvg", CELL]
+    assert (cell.value, cell.ran, cell.notes[-1]) == (50.0, 1, "Not counted: seed 2 (diverged).")
+
+
+def test_every_published_cell_composes_from_the_real_configuration():
+    """One cell for every method with its switches, and for every other choice, stands for all."""
+    cells = {}
+    for table in map(published, names()):
+        for row in table.rows:
+            for column in table.columns:
+                overrides = table.overrides(row.label, column.label)
+                if table.cell(row.label, column.label).method:
+                    switches = [text for text in overrides if text.startswith("method")]
+                    cells.setdefault(" ".join(sorted(switches)), overrides)
+    assert len(cells) >= 20
+    for overrides in cells.values():
+        assert configured(overrides, "paper")["method.name"]
+
+
+def test_match_needs_no_configuration_without_runs(tmp_path, monkeypatch):
+    """Composing takes long: a table without runs only looks whether the choices exist."""
+    monkeypatch.setattr(configure, "_chosen", None)
+    matches = match(published("fedcorr_table2"), load([tmp_path]), "paper")
+    assert matches.cells == {} and matches.warnings == ()
+    assert Path(configure.CONF).is_dir()
