@@ -155,7 +155,7 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
         seed=_seed(raw["seed"]),
         scale=scale,
         dataset=_loose(raw, "dataset", data.names()),
-        model=_loose(raw, "model", models.names()),
+        model=_model(raw),
         partition=_choice(raw, "partition", {name: scheme.params for name, scheme in partition.SCHEMES.items()}),
         noise=_choice(raw, "noise", {name: model.params for name, model in noise.MODELS.items()}),
         method=_choice(raw, "method", {info.name: info.params for info in registry.list_methods()}),
@@ -196,6 +196,17 @@ def _choice(raw: Mapping[str, Any], room: str, params: Mapping[str, type]) -> Ch
     given = dict(raw[room] or {})
     name = _named(given, room, params)
     return Choice(name, section(params[name], given, room))
+
+
+def _model(raw: Mapping[str, Any]) -> Choice:
+    """The chosen network with all its parameters. Parameters of the network that it replaces (scale_dataset's) are dropped, defaults filled in."""
+    from benchmarks import models
+
+    choice = _loose(raw, "model", models.names())
+    own = models.MODELS[choice.name].params
+    of_others = {key for info in models.MODELS.values() for key in info.params} - set(own)
+    given = {key: value for key, value in choice.params.items() if key not in of_others}
+    return Choice(choice.name, {**{key: parameter.default for key, parameter in own.items()}, **given})
 
 
 def _loose(raw: Mapping[str, Any], room: str, names: typing.Iterable[str]) -> Choice:

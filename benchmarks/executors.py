@@ -91,7 +91,8 @@ class Workshop:
 
     def lend(self) -> Network:
         if self._lent == len(self._networks):
-            self._networks.append(Network(self.build_module()))
+            with torch.random.fork_rng(devices=[]):  # its initial weights are drawn, and must not move the stream of the task's dropout
+                self._networks.append(Network(self.build_module()))
         self._lent += 1
         return self._networks[self._lent - 1]
 
@@ -117,12 +118,11 @@ class Workshop:
     def _predict(self, job: Prediction) -> Predicted:
         nets = {name: self.lend().load(vector).eval() for name, vector in job.models.items()}
         pictures = self.test if job.split == "test" else self.train
-        log_likelihood = torch.cat(
-            [
-                self.method.predict(nets, pictures.view(part, "plain", None)).clamp_min(1e-30).log()  # type: ignore[attr-defined]
-                for part in job.index.split(500)
-            ]
-        )
+        parts = []
+        for part in job.index.split(500):
+            torch.manual_seed(derive_seed("prediction", job.split, int(part[0])))  # for models whose dropout stays on in evaluation
+            parts.append(self.method.predict(nets, pictures.view(part, "plain", None)).clamp_min(1e-30).log())  # type: ignore[attr-defined]
+        log_likelihood = torch.cat(parts)
         return Predicted(log_likelihood.argmax(1), log_likelihood)
 
 

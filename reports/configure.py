@@ -39,6 +39,9 @@ def configured(overrides: Iterable[str], scale: str) -> dict[str, Any]:
             raise NotConfigured(f"{override.input_line}: {_first_line(error)}") from error
     # One client cannot be asked ten at a time: a centralized cell names the first number only.
     config.federation.clients_per_round = min(config.federation.clients_per_round, config.federation.num_clients)
+    # A network chosen on the command line is merged over the scale's own; parameters of the latter do not belong to it.
+    legal = OmegaConf.load(CONF / "model" / f"{config.model.name}.yaml")
+    config.model = {key: value for key, value in config.model.items() if key in legal}
     try:
         plain = {name: OmegaConf.to_container(config[name], resolve=True) for name in (*SCIENCE, *WORLD)}
     except (OmegaConfBaseException, ValueError) as error:

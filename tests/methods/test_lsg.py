@@ -173,16 +173,28 @@ def test_the_ensemble_survives_visits(make_client, make_ctx, initial_vector):
     assert torch.equal(kept, copy), "what an earlier visit left must not be written to"
 
 
-def test_a_new_client_has_a_uniform_teacher(make_client, make_ctx, initial_vector):
-    """One batch, plain SGD: the first step follows cross-entropy plus KL(uniform || q) over samples and classes."""
+def test_visits_follow_algorithm_1(make_client, make_ctx, initial_vector):
+    """Algorithm 1 written out with its division and multiplication, one batch per epoch and plain SGD: 2 visits of 2 epochs with cross-entropy.
+
+    In the first epoch the teacher is uniform; lambda is 5 so that the teacher matters.
+    """
     client = make_client(num_samples=20)
-    ctx = make_ctx(round=7, lr=0.1, momentum=0.0, batch_size=20)
-    moved = visit(client, ctx, initial_vector, sharpening=False, warmup_rounds=0.0).models["model"]
-    net = client.network(initial_vector).train()
-    logits = net(client.images(torch.arange(20)))
-    q = (3 * logits).softmax(1)
-    (torch.nn.functional.cross_entropy(logits, client.labels) + (0.1 * (math.log(0.1) - q.log())).mean()).backward()
-    assert torch.allclose(moved, initial_vector - 0.1 * net.grad, atol=1e-6)
+    ctx = make_ctx(round=7, local_epochs=2, lr=0.1, momentum=0.0, batch_size=20)
+    images, net, ensemble = client.images(torch.arange(20)), client.network(initial_vector).train(), torch.zeros(20, 10)
+    for epochs in range(4):
+        ensemble = ensemble / (1 - 0.9**epochs) if epochs else ensemble
+        net.grad.zero_()
+        logits = net(images)
+        q, p = (3 * logits).softmax(1), (3 * ensemble).softmax(1)
+        (torch.nn.functional.cross_entropy(logits, client.labels) + 5 * (p * (p / q).log()).sum() / 200).backward()
+        net.weights.add_(net.grad, alpha=-0.1)
+        ensemble = ensemble * (1 - 0.9**epochs) if epochs else ensemble
+        ensemble = 0.9 * ensemble + 0.1 * logits.detach()
+    vector = initial_vector
+    for _ in range(2):
+        vector = visit(client, ctx, vector, sharpening=False, lambda_=5.0).models["model"]
+    assert torch.allclose(vector, net.vector, atol=1e-6)
+    assert torch.allclose(client.state["ensemble"], ensemble, atol=1e-6)
 
 
 def test_released_code_keeps_the_ensemble_but_does_not_train_on_it(make_client, make_ctx, initial_vector):
