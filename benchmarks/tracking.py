@@ -21,15 +21,14 @@ class Tracker:
         self.live = console.is_terminal if live is None else live
         self.planned = 1
         self._folder = folder
-        self._started = self._last_line = time.monotonic()
-        self._first: int | None = None
+        self._last_line = time.monotonic()
+        self._first: int | None = None  # visits at the first sign of life, after a resume more than a round's
         self._accuracy = ""
         self._progress: Progress | None = None
 
     def plan(self, participations: int) -> None:
         """Told once, before the first round: the visits that the method will make."""
         self.planned = max(participations, 1)
-        self._started = time.monotonic()
         if self.live:
             columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[text]}"))
             self._progress = Progress(*columns, console=self.console, transient=True)
@@ -40,7 +39,7 @@ class Tracker:
 
     def advance(self, round: int, stage: str, participations: int, curve: Sequence[Mapping[str, Any]]) -> None:
         if self._first is None:
-            self._first = participations
+            self._first, self._started = participations, time.monotonic()
         text = f"{stage} round {round}{self._accuracy} left {self._left(participations)}"
         if self._progress is not None:
             self._progress.update(self._task, completed=participations, text=text)

@@ -7,7 +7,7 @@ batch has one sample, one with fewer samples than a batch.
 import dataclasses
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,14 +16,16 @@ import pytest
 import torch
 import yaml
 from running import PLUGIN, PLUGIN_CONF, Stopped, learnt, loop, plain, timeless
+from torch import Tensor
 
 import partition
 from benchmarks import grid
 from benchmarks.config import Choice, RunConfig
 from benchmarks.executors import Job, Prediction, Serial
+from benchmarks.fleet import LocalClient
 from benchmarks.runner import Run
 from methods import registry
-from methods.base import Diverged, NoParams
+from methods.base import Diverged, NoParams, Reply
 from methods.fedavg import FedAvg
 from partition.base import Scheme
 from partition.iid import IidParams
@@ -34,6 +36,18 @@ SIZES = {1: "one sample", 12: "one class", 11: "last batch of one", 3: "less tha
 TRUTH = ("clients/", "samples/", "labels/", "memorised/")  # columns of the curve that are scored against the true labels
 
 every_method = pytest.mark.parametrize("info", METHODS, ids=[info.name for info in METHODS])
+
+
+class WatchedClient(LocalClient):
+    """Remembers the labels that it was given: writing into them would change them for one visit and leave no trace."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.first = [(labels, labels.clone()) for labels in (self.given, self.labels)]
+
+    def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply:
+        assert all(torch.equal(labels, before) for labels, before in self.first), "labels were changed in place; assign a new tensor instead"
+        return super().reply(models, **values)
 
 
 class WatchedExecutor(Serial):
@@ -49,7 +63,6 @@ class WatchedExecutor(Serial):
             before = self._lent(job)
             results += super().run([job])
             after = self._lent(job)
-            assert after.keys() == before.keys()
             for what in before:
                 assert after[what] == before[what], f"{job} has changed {what}"
         return results
@@ -111,7 +124,9 @@ def run_watched(configure: Callable[..., RunConfig]) -> Callable[[str], Run]:
             run.executor = run.fleet.executor = WatchedExecutor(run.executor)
 
         before = str(np.random.get_state()), random.getstate()
-        finished = loop(configure(method), watch)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("benchmarks.fleet.LocalClient", WatchedClient)
+            finished = loop(configure(method), watch)
         assert (str(np.random.get_state()), random.getstate()) == before, "a global generator was used"
         return finished
 

@@ -20,7 +20,7 @@ TARGETS = torch.tensor([[0.7, 0.2, 0.1], [0.0, 1.0, 0.0]])
 def vectors(initial_vector):
     """Two networks that differ."""
     noise = torch.randn(len(initial_vector), generator=torch.Generator().manual_seed(1))
-    return {"a": initial_vector, "b": initial_vector + 0.01 * noise}
+    return {"a": initial_vector, "b": initial_vector + 0.1 * noise}
 
 
 def visit(client, ctx, vectors, **params):

@@ -46,7 +46,8 @@ def test_prior():
 
 def test_prior_is_that_of_the_given_labels(make_client, make_ctx, initial_vector):
     """On one class the two priors differ, and so do the weights."""
-    uniform, local = (visit(make_client(labels=[3] * 8), make_ctx(stage="joint", lr=0.1), initial_vector, joint_epochs=1, prior=p) for p in ("uniform", "local"))
+    ctx = make_ctx(stage="joint", lr=0.1)
+    uniform, local = (visit(make_client(labels=[3] * 8), ctx, initial_vector, joint_epochs=1, prior=prior) for prior in ("uniform", "local"))
     assert not torch.equal(uniform.models["model"], local.models["model"])
 
 
@@ -141,11 +142,11 @@ def stages(method):
 
 
 def test_stages(open_run):
-    """32 participations of 4 clients are 8 rounds: a quarter warm-up, the last 3/8 retraining; planned is what will be visited."""
+    """32 participations of 4 clients are 8 rounds: a quarter warm-up, the last 3/8 retraining. A fifth of 4 rounds is 1, to the nearest."""
     shares = ("method.budget_share=1", "method.warmup_share=0.25", "method.retrain_share=0.375")
     run = open_run("method=jointopt", *shares)
     assert stages(run.method) == ["warmup"] * 2 + ["joint"] * 3 + ["retrain"] * 3
-    half = open_run("method=jointopt", "method.budget_share=0.5", "method.warmup_share=0.25")
+    half = open_run("method=jointopt", "method.budget_share=0.5", "method.warmup_share=0.2")
     assert stages(half.method) == ["warmup"] + ["joint"] * 3
     assert half.method.planned_participations == 16
     least = open_run("method=jointopt", "method.budget_share=0.01", "method.warmup_share=0")

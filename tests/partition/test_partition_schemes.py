@@ -67,7 +67,7 @@ def test_keeps_its_promises_or_says_in_one_line_why_not(
     try:
         parts = partition.make(name, labels, num_clients, seed, params)
     except PartitionError as error:
-        assert str(error).startswith("partition.") and "must be" in str(error) and "\n" not in str(error)
+        assert str(error).startswith(("partition.", "federation.num_clients=")) and "must be" in str(error) and "\n" not in str(error)
         return
     assert np.array_equal(labels, before)
     assert len(parts) == num_clients
@@ -104,7 +104,7 @@ def test_the_global_generator_is_left_alone(name: str, params: Any) -> None:
 
 @pytest.mark.parametrize(("name", "params"), CASES, ids=IDS)
 def test_more_clients_than_samples_is_an_error(name: str, params: Any) -> None:
-    with pytest.raises(PartitionError, match=r"partition\.num_clients=11: must be an integer in \[1, 10\]"):
+    with pytest.raises(PartitionError, match=r"federation\.num_clients=11: must be an integer in \[1, 10\]"):
         partition.make(name, balanced(10), 11, 0, params)
 
 
@@ -125,19 +125,20 @@ def test_more_clients_than_samples_is_an_error(name: str, params: Any) -> None:
         (lambda: DirichletParams(alpha=float("nan")), "partition.alpha=nan: must be a finite number above 0"),
         (lambda: DirichletParams(alpha=float("inf")), "partition.alpha=inf: must be a finite number above 0"),
         (lambda: DirichletParams(alpha=1, min_size=0), "partition.min_size=0: must be an integer of at least 1"),
+        (lambda: CentralizedParams(noise_clients=0), "partition.noise_clients=0: must be an integer of at least 1"),
         (lambda: ShardsParams(1.5), "partition.shards_per_client=1.5: must be an integer"),  # type: ignore[arg-type]
         (
             lambda: partition.make("halves", balanced(10), 2, 0, IidParams()),
             "partition.name='halves': must be one of iid, bernoulli_dirichlet, classes_per_client, dirichlet, shards",
         ),
         (lambda: partition.make("iid", balanced(10), 2, 0, ShardsParams()), "must be a IidParams"),
-        (lambda: partition.make("iid", balanced(10), 0, 0, IidParams()), "partition.num_clients=0"),
+        (lambda: partition.make("iid", balanced(10), 0, 0, IidParams()), "federation.num_clients=0"),
         (lambda: partition.make("iid", balanced(10), 2, -1, IidParams()), "partition.seed=-1"),
         (lambda: partition.make("iid", np.ones((5, 2), int), 2, 0, IidParams()), "partition.labels='int64(5, 2)'"),
         (lambda: partition.make("iid", np.ones(5), 2, 0, IidParams()), "partition.labels='float64(5,)'"),
         (
             lambda: partition.make("centralized", balanced(10), 2, 0, CentralizedParams()),
-            "partition.num_clients=2: must be 1",
+            "federation.num_clients=2: must be 1",
         ),
         (
             lambda: partition.make("classes_per_client", balanced(100, 4), 2, 0, ClassesPerClientParams()),
@@ -298,3 +299,18 @@ def test_shards_of_another_seed_hold_other_samples() -> None:
 def test_centralized_holds_everything_in_order() -> None:
     (part,) = partition.make("centralized", balanced(20), 1, 0, CentralizedParams())
     assert np.array_equal(part, np.arange(20))
+
+
+@pytest.mark.parametrize(("name", "params"), RANDOM_CASES, ids=RANDOM_IDS)
+def test_noise_is_drawn_for_the_clients_that_train(name: str, params: Any) -> None:
+    labels = balanced(1000)
+    parts = partition.make(name, labels, 10, 1, params)
+    assert partition.noise_parts(name, labels, parts, 1, params) is parts
+
+
+def test_noise_of_the_centralized_partition_is_drawn_for_an_iid_federation() -> None:
+    labels, params = balanced(103), CentralizedParams(noise_clients=7)
+    parts = partition.make("centralized", labels, 1, 5, params)
+    federation = partition.noise_parts("centralized", labels, parts, 5, params)
+    assert same(federation, partition.make("iid", labels, 7, 5, IidParams()))
+    assert len(partition.noise_parts("centralized", labels, parts, 5, CentralizedParams())) == 100

@@ -1,0 +1,82 @@
+"""Imports point one way, and what should be quick does not wait for torch."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from methods import registry
+
+ROOT = Path(__file__).parent.parent
+HEAVY_BENCHMARKS = ("benchmarks.runner", "benchmarks.fleet", "benchmarks.executors", "benchmarks.grid", "benchmarks.run", "benchmarks.models")
+FORBIDDEN = {
+    "methods": ("benchmarks", "reports", "noise", "partition"),
+    "noise": ("benchmarks", "reports", "methods", "partition"),
+    "partition": ("benchmarks", "reports", "methods", "noise"),
+    "benchmarks": ("reports", "tests"),
+    "reports": (*HEAVY_BENCHMARKS, "methods", "noise", "partition", "torch", "torchvision"),
+}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module that a file imports, at its top or inside a function; relative names made whole."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])]) if node.level else str(node.module)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("room", FORBIDDEN)
+def test_imports_point_one_way(room: str) -> None:
+    files = sorted((ROOT / room).rglob("*.py"))
+    assert files
+    wrong = {
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in files
+        for name in imported(path)
+        if any(name == other or name.startswith(f"{other}.") for other in FORBIDDEN[room])
+    }
+    assert wrong == set()
+
+
+def test_the_search_sees_imports_of_every_form(tmp_path: Path) -> None:
+    assert {"benchmarks.data", "benchmarks.fleet.Fleet", "methods.registry"} <= set(imported(ROOT / "benchmarks" / "runner.py"))
+    assert {"partition.base", "partition.base.Scheme"} <= set(imported(ROOT / "partition" / "iid.py")), "relative imports"
+    assert "hydra.errors" in set(imported(ROOT / "benchmarks" / "grid.py")) and "benchmarks.runner.run_cell" in set(imported(ROOT / "benchmarks" / "run.py"))
+
+
+def modules_after(*command: str) -> tuple[str, set[str]]:
+    """Runs `python -m` in a fresh process: what it prints, and the names of all modules that it imported."""
+    program = f"""
+import runpy, sys
+sys.argv = {list(command)!r}
+try:
+    runpy.run_module({command[0]!r}, run_name="__main__", alter_sys=True)
+except SystemExit as end:
+    assert not end.code, end.code
+print("IMPORTED", *sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    shown, _, names = done.stdout.partition("IMPORTED ")
+    return shown, set(names.split())
+
+
+def test_help_lists_every_method_and_does_not_wait_for_torch() -> None:
+    shown, modules = modules_after("benchmarks.run", "--help")
+    (line,) = (line for line in shown.splitlines() if line.strip().startswith("method="))
+    ours = [info.name for info in registry.list_methods() if info.cls.__module__.startswith("methods.")]
+    assert line.split("=", 1)[1].replace("|", " ").split() == ours
+    assert modules.isdisjoint({"torch", "numpy", "hydra", "sklearn", "rich"})
+
+
+def test_table_of_data_sets_does_not_wait_for_torch() -> None:
+    shown, modules = modules_after("benchmarks.data")
+    assert "cifar10" in shown and "torch" not in modules
