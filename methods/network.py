@@ -37,26 +37,16 @@ class Network:
             offset = end
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._on_images(self.module, x)
+        return self.module(x)
 
     def features(self, x: Tensor) -> Tensor:
-        return self._on_images(self._named("features"), x)
+        return self._named("features")(x)
 
     def head(self, h: Tensor) -> Tensor:
         return self._named("head")(h)
 
     def _named(self, part: str) -> Callable[[Tensor], Any]:
         return getattr(self.module, part)
-
-    def _on_images(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
-        """One image has no batch statistics, and batch normalisation may refuse it: the running ones are used, as in evaluation."""
-        if len(x) != 1 or not self.module.training:
-            return function(x)
-        self.module.eval()
-        try:
-            return function(x)
-        finally:
-            self.module.train()
 
     def load(self, vector: Tensor) -> "Network":
         self.vector.copy_(vector)
