@@ -98,6 +98,7 @@ class RunConfig:
     checkpoint: Checkpoint
     executor: Executor
     tracking: Choice
+    part_of: str | None  # name of an experiment
     runs_dir: Path
     data_dir: Path
     force: bool
@@ -166,6 +167,7 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
         checkpoint=section(Checkpoint, raw["checkpoint"], "checkpoint"),
         executor=section(Executor, raw["executor"], "executor"),
         tracking=_loose(raw, "tracking", ("none",)),
+        part_of=_typed(raw["part_of"], str | None, "part_of"),
         runs_dir=Path(_typed(raw["runs_dir"], str, "runs_dir")).expanduser(),
         data_dir=Path(data_dir).expanduser() if data_dir else data.default_data_dir(),
         force=_typed(raw["force"], bool, "force"),

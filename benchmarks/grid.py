@@ -27,9 +27,11 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from benchmarks import experiments
 from benchmarks.config import RunConfig, near, parse
 from benchmarks.errors import UserError
 
+DEFAULT_SCALE = "laptop"  # conf/config.yaml's
 CONF = Path(__file__).resolve().parent.parent / "conf"
 Cell = tuple[list[str], RunConfig]
 
@@ -50,13 +52,25 @@ def expand(overrides: Sequence[str]) -> list[Cell]:
     """The cells of a command line in Hydra's order, each composed and checked. Raises on the first mistake, before anything runs."""
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
-        cells = [list(cell) for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for cell in batch]
+        swept = [list(cell) for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for cell in batch]
     except OverrideParseException as error:
         raise UserError(f"{error.override} cannot be read; legal: key=value, with quotes around a text that holds any of , = : [ ] {{ }} ( )") from error
     except HydraException as error:
         raise UserError(f"{' '.join(sweeps(overrides))} is not legal ({_first_line(error)}); legal: key=a,b or key=range(a,b)") from error
     with _hydra() as hydra:
-        return [(cell, checked(_compose(hydra, cell))) for cell in cells]
+        cells = [(cell, checked(_compose(hydra, cell))) for values in swept for cell in _listed(values)]
+    return list({config.run_id: (cell, config) for cell, config in reversed(cells)}.values())[::-1]
+
+
+def _listed(values: list[str]) -> list[list[str]]:
+    """The cells of `experiment=NAME`, each with the command line's other values on top; without it, the one cell that the values are."""
+    given = dict(text.split("=", 1) for text in values)
+    if "experiment" not in given:
+        return [values]
+    name = given["experiment"]
+    rest = [text for text in values if not text.startswith("experiment=")]
+    listed = experiments.cells(name, given.get("scale", DEFAULT_SCALE), CONF)
+    return [experiments.on_top([*cell, f"part_of={name}"], rest) for cell in listed]
 
 
 def sweeps(overrides: Sequence[str]) -> list[str]:

@@ -21,6 +21,9 @@ FORBIDDEN = {
 }
 
 
+ALLOWED = {"benchmarks": "reports.published"}  # data: the layouts of the papers' tables say which cells an experiment has
+
+
 def imported(path: Path) -> Iterator[str]:
     """Every module that a file imports, at its top or inside a function; relative names made whole."""
     package = path.relative_to(ROOT).parent.parts
@@ -41,6 +44,7 @@ def test_imports_point_one_way(room: str) -> None:
         f"{path.relative_to(ROOT)} imports {name}"
         for path in files
         for name in imported(path)
+        if not name.startswith(ALLOWED.get(room, "-"))
         if any(name == other or name.startswith(f"{other}.") for other in FORBIDDEN[room])
     }
     assert wrong == set()
