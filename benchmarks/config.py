@@ -75,6 +75,11 @@ class Executor:
 
 
 @dataclass(frozen=True)
+class NoTracking:
+    """The terminal and the record are all that a run tells."""
+
+
+@dataclass(frozen=True)
 class Choice:
     """A named entry of a room (data set, model, partition, noise, method) and its parameters."""
 
@@ -166,7 +171,7 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
         evaluate=section(Evaluate, raw["evaluate"], "evaluate"),
         checkpoint=section(Checkpoint, raw["checkpoint"], "checkpoint"),
         executor=section(Executor, raw["executor"], "executor"),
-        tracking=_loose(raw, "tracking", ("none",)),
+        tracking=_choice(raw, "tracking", {"none": NoTracking}),
         part_of=_typed(raw["part_of"], str | None, "part_of"),
         runs_dir=Path(_typed(raw["runs_dir"], str, "runs_dir")).expanduser(),
         data_dir=Path(data_dir).expanduser() if data_dir else data.default_data_dir(),

@@ -53,4 +53,4 @@ def record(clean: np.ndarray, noisy: np.ndarray, level: np.ndarray, parts: list[
 def pool(drawn: NoiseRecord, clean: np.ndarray, parts: list[np.ndarray], num_classes: int) -> NoiseRecord:
     """Noise drawn for one federation, seen by clients that pool it: a client's level is its realised rate."""
     level = np.array([drawn.flipped[part].mean() for part in parts])
-    return record(clean, drawn.labels, level, parts, num_classes, f"{drawn.convention}, pooled")
+    return record(clean, drawn.labels, level, parts, num_classes, f"{drawn.convention.rstrip('.')}; drawn for a federation and pooled.")

@@ -5,6 +5,7 @@ the data set's labels: it shows that the orders agree.
 """
 
 import zipfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,12 +39,14 @@ def draw(
 
 
 def read(path: str, key: str) -> tuple[np.ndarray, np.ndarray | None]:
-    try:
-        archive = np.load(Path(path).expanduser(), allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise NoiseError(f"noise.path={path!r}: must be a readable .npz file ({type(error).__name__})") from error
-    check("path", path, isinstance(archive, np.lib.npyio.NpzFile), "an .npz file, not a single array")
-    with archive:
+    # The file is opened here: numpy leaves it open when its content is not an archive.
+    with ExitStack() as stack:
+        try:
+            archive = np.load(stack.enter_context(open(Path(path).expanduser(), "rb")), allow_pickle=False)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise NoiseError(f"noise.path={path!r}: must be a readable .npz file ({type(error).__name__})") from error
+        check("path", path, isinstance(archive, np.lib.npyio.NpzFile), "an .npz file, not a single array")
+        stack.enter_context(archive)
         check("key", key, key in archive.files, f"one of {', '.join(archive.files)} in {path}")
         try:
             return archive[key], archive["clean_label"] if "clean_label" in archive.files else None

@@ -24,6 +24,8 @@ def split(labels: np.ndarray, num_clients: int, seed: int, params: CentralizedPa
 
 
 def noise_parts(labels: np.ndarray, seed: int, params: CentralizedParams) -> list[np.ndarray]:
+    most = len(labels)
+    check("noise_clients", params.noise_clients, params.noise_clients <= most, f"at most {most}, the samples there are")
     return split_iid(labels, params.noise_clients, seed, IidParams())
 
 

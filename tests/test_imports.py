@@ -79,8 +79,3 @@ def test_help_lists_every_method_and_does_not_wait_for_torch() -> None:
     ours = [info.name for info in registry.list_methods() if info.cls.__module__.startswith("methods.")]
     assert line.split("=", 1)[1].replace("|", " ").split() == ours
     assert modules.isdisjoint({"torch", "numpy", "hydra", "sklearn", "rich"})
-
-
-def test_table_of_data_sets_does_not_wait_for_torch() -> None:
-    shown, modules = modules_after("benchmarks.data")
-    assert "cifar10" in shown and "torch" not in modules

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks import models
+from benchmarks.models.base import BatchNorm
 from methods.base import TrainParams
 from methods.local import Optimizer, clip
 from methods.network import Network
@@ -17,7 +18,7 @@ def small_module() -> nn.Module:
     """Weights 3 x 2 x 1 x 1 + 3 and 2 x 3 + 2, batch norm 3 + 3; buffers: running mean and variance 3 + 3, and a step counter."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3, 2))
+        return nn.Sequential(nn.Conv2d(2, 3, 1), BatchNorm(3), nn.Flatten(), nn.Linear(3, 2))
 
 
 def images(count: int = 6, seed: int = 1) -> Tensor:
@@ -68,7 +69,7 @@ def test_loading_copies_and_remembers_where_it_started() -> None:
     assert torch.allclose(net.drift, torch.full((net.num_trainable,), 2.0))
 
 
-def test_one_image_trains_with_running_statistics_and_leaves_them() -> None:
+def test_single_value_per_channel_trains_with_running_statistics_and_leaves_them() -> None:
     net = Network(small_module()).train()
     net(images())
     before = net.vector.clone()
