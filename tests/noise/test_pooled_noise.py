@@ -18,7 +18,7 @@ def test_levels_and_rates_are_those_of_the_pooled_clients() -> None:
     assert pooled.client_level.tolist() == pooled.client_rate.tolist() == [0.25, 1.0]
     assert np.array_equal(pooled.labels, noisy) and np.array_equal(pooled.flipped, clean != noisy)
     assert pooled.transition.tolist() == [[1, 1, 0], [0, 1, 1], [1, 0, 1]], "over the six samples that are held"
-    assert pooled.convention.startswith("by hand") and pooled.convention.endswith("pooled")
+    assert pooled.convention.startswith("by hand") and pooled.convention.endswith("pooled.")
     assert drawn.client_level.tolist() == [0.1, 0.2, 0.9], "what was drawn stays as it was"
 
 
