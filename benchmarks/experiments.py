@@ -1,21 +1,21 @@
 """Named lists of cells: `experiment=fedcorr_table2` runs the cells of a published table or figure.
 
 A file conf/experiment/NAME.yaml holds either `table: NAME`, whose layout in reports/published says which configuration each printed cell stands for, or its own
-`common`, `rows` and `columns`: lists of overrides whose pairs (rho with tau, p with alpha) stay together. Every row meets every column.
+`common`, `rows` and `columns`: lists of overrides whose pairs (rho with tau, p with alpha) stay together. Every row meets every column. At a smaller scale
+common values of network, training, federation and budget give way to the scale's own; those that tell cells apart stay.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from benchmarks.config import near
 from benchmarks.errors import UserError
+from reports.published import compose, without_world
 from reports.published import load as load_published
-
-# What a scale decides. At another scale than the paper's, a table's common values for these give way; those that tell its rows or columns apart stay.
-WORLD = ("model", "federation", "budget", "train")
 
 
 def names(conf: Path) -> list[str]:
@@ -27,29 +27,26 @@ def cells(name: str, scale: str, conf: Path) -> list[list[str]]:
     if name not in names(conf):
         raise UserError(f"experiment={name} is not legal{near(name, names(conf))}")
     content = yaml.safe_load((conf / "experiment" / f"{name}.yaml").read_text())
-    if "table" in content:
-        table = load_published(content["table"])
-        common = list(table.common)
-        rows, columns = ([list(heading.overrides) for heading in headings] for headings in (table.rows, table.columns))
-    else:
-        common = content.get("common", "").split()
-        rows, columns = ([text.split() for text in content.get(part, [""])] for part in ("rows", "columns"))
-    if scale != "paper":
-        common = [text for text in common if text.split("=")[0].split(".")[0] not in WORLD]
-    found = (_merge(common, column, row) for row, column in product(rows, columns))
-    return list(map(list, dict.fromkeys(tuple(cell) for cell in found if any(text.startswith("method=") for text in cell))))
+    found = _of_table(content["table"], scale) if "table" in content else _of_lists(content, scale)
+    return [list(cell) for cell in dict.fromkeys(found)]
+
+
+def _of_table(name: str, scale: str) -> Iterator[tuple[str, ...]]:
+    """The cells that the paper gives, of methods that are here."""
+    table = load_published(name)
+    for row, column in product(table.rows, table.columns):
+        cell = table.cell(row.label, column.label)
+        if cell.method and cell.note != "not given":
+            yield table.overrides(row.label, column.label, scale)
+
+
+def _of_lists(content: dict[str, Any], scale: str) -> Iterator[tuple[str, ...]]:
+    rows, columns = ([text.split() for text in content.get(part, [""])] for part in ("rows", "columns"))
+    common = content.get("common", "").split()
+    for row, column in product(rows, columns):
+        yield compose(common if scale == "paper" else without_world(common), column, row)
 
 
 def on_top(cell: Sequence[str], overrides: Iterable[str]) -> list[str]:
     """A cell with the command line's own overrides, which win."""
-    return _merge(cell, overrides)
-
-
-def _merge(*layers: Iterable[str]) -> list[str]:
-    """Later layers win; choosing a group anew drops what earlier ones set inside it."""
-    merged: dict[str, str] = {}
-    for text in (text for layer in layers for text in layer):
-        key = text.partition("=")[0]
-        merged = {old: kept for old, kept in merged.items() if old != key and not old.startswith(f"{key}.")}
-        merged[key] = text
-    return list(merged.values())
+    return list(compose(cell, overrides))

@@ -8,7 +8,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import data, models, scene
+from benchmarks import data, estimates, models, scene
 from benchmarks.config import RunConfig, as_plain
 from benchmarks.errors import UserError
 from benchmarks.grid import Cell
@@ -69,9 +69,14 @@ def check_worlds(cells: Sequence[Cell]) -> None:
 
 
 def print_cells(cells: Sequence[Cell], already: set[str]) -> None:
-    table = Table("cell", "status", "record", title=f"{len(cells)} cells, {len(already)} done")
+    """What would run, and how long it may take: ~ from other training settings or another method's speed, ? where nothing comparable is done."""
+    records = estimates.measured(cells[0][1].runs_dir)
+    times = {config.run_id: estimates.estimate(config, records) for _, config in cells if config.run_id not in already}
+    left = f", {estimates.total(times.values())} left" if times else ""
+    table = Table("cell", "status", "time", "record", title=f"{len(cells)} cells, {len(already)} done{left}")
     for overrides, config in cells:
-        table.add_row(" ".join(_telling(overrides)) or "defaults", _status(config), str(config.run_dir))
+        time = "" if config.run_id in already else str(times[config.run_id] or "?")
+        table.add_row(" ".join(_telling(overrides)) or "defaults", _status(config), time, str(config.run_dir))
     console().print(table)
 
 

@@ -16,10 +16,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from reports.load import flatten
+from reports.published import WORLD
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 SCIENCE = ("dataset", "method", "noise", "partition")  # what a cell is
-WORLD = ("model", "train", "federation", "budget", "evaluate")  # what a smaller scale may change
 
 
 class NotConfigured(Exception):
@@ -37,8 +37,6 @@ def configured(overrides: Iterable[str], scale: str) -> dict[str, Any]:
             OmegaConf.update(config, override.key_or_group, override.value())
         except OmegaConfBaseException as error:
             raise NotConfigured(f"{override.input_line}: {_first_line(error)}") from error
-    # One client cannot be asked ten at a time: a centralized cell names the first number only.
-    config.federation.clients_per_round = min(config.federation.clients_per_round, config.federation.num_clients)
     # A network chosen on the command line is merged over the scale's own; parameters of the latter do not belong to it.
     legal = OmegaConf.load(CONF / "model" / f"{config.model.name}.yaml")
     config.model = {key: value for key, value in config.model.items() if key in legal}

@@ -16,9 +16,9 @@ from typing import Any
 
 import pandas as pd
 
-from reports.configure import SCIENCE, WORLD, NotConfigured, check_choices, configured
+from reports.configure import SCIENCE, NotConfigured, check_choices, configured
 from reports.load import Runs, flatten
-from reports.published import PublishedTable, load, names
+from reports.published import WORLD, PublishedTable, load, names
 
 Place = tuple[str, str]
 Flat = Mapping[str, Any]
@@ -62,7 +62,7 @@ class Matches:
 def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
     """The runs of every cell at one scale. Runs that miss a cell by a setting alone are named in the warnings."""
     places = [(row.label, column.label) for row in table.rows for column in table.columns]
-    wanted = {place: dict(text.split("=", 1) for text in table.overrides(*place)) for place in places}
+    wanted = {place: table.overrides(*place, scale) for place in places}
     by_names = _by_names(runs, scale)
     found: dict[Place, Match] = {}
     refused: dict[str, list[Place]] = defaultdict(list)
@@ -71,9 +71,9 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
         if not table.cell(*place).method:
             continue
         try:
-            check_choices(table.overrides(*place))
-            if (overrides["dataset"], overrides["method"]) in by_names:
-                composed[place] = configured(table.overrides(*place), scale)
+            check_choices(overrides)
+            if _names(overrides) in by_names:
+                composed[place] = configured(overrides, scale)
         except NotConfigured as error:
             refused[str(error)].append(place)
     warnings = [f"{table.name}: {_cells(cells)} not configured: {reason}" for reason, cells in refused.items()]
@@ -82,8 +82,7 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
     misses: Counter[str] = Counter()
     for place, here in composed.items():
         must = _must(scale, decisive[place])
-        candidates = by_names[wanted[place]["dataset"], wanted[place]["method"]]
-        for run in candidates:
+        for run in by_names[_names(wanted[place])]:
             different = differences(run.config, here, must)
             if not different:
                 entry = found.setdefault(place, Match(configured(table.overrides(*place), table.scale)))
@@ -116,6 +115,11 @@ def _by_names(runs: Runs, scale: str) -> dict[tuple[str, str], list[Run]]:
         for row in _rows(frame[frame["scale"] == scale]):
             found[row["dataset.name"], row["method.name"]].append(Run(flatten(row["config"]), row))
     return dict(found)
+
+
+def _names(overrides: Sequence[str]) -> tuple[str, str]:
+    given = dict(text.split("=", 1) for text in overrides)
+    return given["dataset"], given["method"]
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.errors import UserError
-from reports.configure import WORLD
 from reports.load import Runs, read_curve
 from reports.matching import Match, Place, Run, differences, in_sections, match
-from reports.published import PublishedTable
+from reports.published import WORLD, PublishedTable
 from reports.statistics import mean, sample_std
 
 TITLES = {

@@ -8,9 +8,9 @@ Fed-CNML  Wu et al.: Collaborative Network and Metric Learning Based Label Noise
           Computer Science 51(10), 2024. Results: Tables 2-5; settings: Table 1.
 
 A result table is two files. `<name>.csv` has one line per printed cell, as printed. `<name>.yaml` has the layout and,
-for every row and column, the overrides that configure the run: a cell's run is common + column + row, where a newly
-chosen group (`partition=centralized`) drops what was set inside the old one. Labels of two levels are joined by " / ",
-Greek letters are spelled out. A settings table is one YAML.
+for every row and column, the overrides that configure the run: a cell's run is common + column + row + what `also` adds to
+that cell, where a newly chosen group (`partition=centralized`) drops what was set inside the old one. Labels of two
+levels are joined by " / ", Greek letters are spelled out. A settings table is one YAML.
 
     table = load("fedcorr_table2")
     table.cell("Federated / Ours", "rho=0.4 / tau=0.5").value       # 94.15
@@ -22,9 +22,24 @@ Values stay as printed even where they are misprints; `checks` computes which th
 
 from reports.published.consistency import Finding, checks
 from reports.published.settings import Setting, SettingsTable, load_settings, settings_names
-from reports.published.tables import Cell, Claim, Footnote, Heading, PublishedTable, Stated, load, names
+from reports.published.tables import (
+    WORLD,
+    Also,
+    Cell,
+    Claim,
+    Footnote,
+    Heading,
+    PublishedTable,
+    Stated,
+    compose,
+    load,
+    names,
+    without_world,
+)
 
 __all__ = [
+    "WORLD",
+    "Also",
     "Cell",
     "Claim",
     "Finding",
@@ -35,8 +50,10 @@ __all__ = [
     "SettingsTable",
     "Stated",
     "checks",
+    "compose",
     "load",
     "load_settings",
     "names",
     "settings_names",
+    "without_world",
 ]

@@ -17,6 +17,8 @@ METRICS = ("best", "last10", "target_cost")
 STATISTICS = ("mean", "lowest")
 SPREADS = ("std", "none")
 CLAIMS = ("least_difference", "least_ratio", "mean_difference")
+SCALES = ("paper", "laptop", "smoke")
+WORLD = ("model", "train", "federation", "budget", "evaluate")  # what a smaller scale may change
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,30 @@ class Cell:
     note: str
 
 
-@dataclass(frozen=True)
-class Footnote:
-    """A remark on the whole table, or on the rows and columns it names."""
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The rows and columns that something is about; none named means all."""
 
-    text: str
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
     def applies(self, row: str, column: str) -> bool:
         return (not self.rows or row in self.rows) and (not self.columns or column in self.columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footnote(Selection):
+    """A remark."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Also(Selection):
+    """Settings of some cells that neither their row nor their column alone decides, or that no heading prints."""
+
+    overrides: tuple[str, ...]
+    scale: str = ""  # empty: every scale
 
 
 @dataclass(frozen=True)
@@ -98,6 +114,7 @@ class PublishedTable:
     target: float | None = None  # test accuracy whose cost is counted
     average: str | None = None  # label of the printed column of row means, which is no run of its own
     ratio_to: str | None = None  # row that the printed ratios divide by
+    also: tuple[Also, ...] = ()  # the last layer of a cell's overrides, in this order
     same_run: tuple[tuple[str, str], ...] = ()  # override -> its other spelling in the paper's other tables
     stated: tuple[Stated, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -127,9 +144,13 @@ class PublishedTable:
         legal = f"rows {[heading.label for heading in self.rows]}, columns {list(self.column_labels)}"
         raise ValueError(f"{self.name}: no cell ({row!r}, {column!r}); {legal}")
 
-    def overrides(self, row: str, column: str) -> tuple[str, ...]:
-        """The configuration of one cell's run."""
-        return compose(self.common, self.column(column).overrides, self.row(row).overrides)
+    def overrides(self, row: str, column: str, scale: str = "paper") -> tuple[str, ...]:
+        """The configuration of one cell's run. At another scale than the table's, common network, training, federation and
+        budget give way to the scale's own; what tells rows, columns or single cells apart stays.
+        """
+        common = self.common if scale == self.scale else without_world(self.common)
+        also = [part.overrides for part in self.also if part.applies(row, column) and part.scale in ("", scale)]
+        return compose(common, self.column(column).overrides, self.row(row).overrides, *also)
 
 
 def names() -> tuple[str, ...]:
@@ -151,6 +172,7 @@ def load(name: str) -> PublishedTable:
         "common": split(layout["common"]),
         "rows": headings(layout["rows"]),
         "columns": headings(layout["columns"]),
+        "also": tuple(_also(entry) for entry in layout.get("also", [])),
         "same_run": tuple(layout.get("same_run", {}).items()),
         "stated": tuple(Stated(entry["where"], split(entry["overrides"])) for entry in layout.get("stated", [])),
         "claims": tuple(Claim(**_tuples(entry)) for entry in layout.get("claims", [])),
@@ -171,6 +193,11 @@ def compose(*layers: Iterable[str]) -> tuple[str, ...]:
         merged = {old: kept for old, kept in merged.items() if not old.startswith(f"{key}.")}
         merged[key] = value
     return tuple(f"{key}={value}" for key, value in merged.items())
+
+
+def without_world(overrides: Iterable[str]) -> tuple[str, ...]:
+    """The overrides that a smaller scale leaves as they are."""
+    return tuple(override for override in overrides if override.partition("=")[0].partition(".")[0] not in WORLD)
 
 
 def method_of(overrides: Iterable[str]) -> str:
@@ -208,6 +235,10 @@ def _cell(line: dict[str, str]) -> Cell:
     return Cell(line["row"], line["column"], line["method"], value, std, ratio, line["note"])
 
 
+def _also(entry: dict[str, Any]) -> Also:
+    return Also(**_tuples({**entry, "overrides": list(split(entry["overrides"]))}))
+
+
 def _tuples(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
 
@@ -222,6 +253,7 @@ def _find(found: tuple[Heading, ...], label: str, what: str) -> Heading:
 def _validate(table: PublishedTable) -> None:
     choices = [("metric", table.metric, METRICS), ("statistic", table.statistic, STATISTICS)]
     choices += [("spread", table.spread, SPREADS), *(("claim", claim.kind, CLAIMS) for claim in table.claims)]
+    choices += [("scale of also", part.scale, SCALES) for part in table.also if part.scale]
     for key, value, legal in choices:
         if value not in legal:
             raise ValueError(f"{table.name}.yaml: {key} {value!r}; one of {', '.join(legal)}")
@@ -234,11 +266,12 @@ def _validate(table: PublishedTable) -> None:
             raise ValueError(f"{table.name}.csv: cell {place} where the layout has {expected}")
     for cell in table.cells:
         _validate_cell(table, cell)
+    selections: tuple[Selection, ...] = (*table.footnotes, *table.also)
     rows = [label for claim in table.claims for label in (claim.of, *claim.over)]
-    for row in (*rows, *(label for note in table.footnotes for label in note.rows)):
+    for row in (*rows, *(label for selection in selections for label in selection.rows)):
         table.row(row)
     columns = [label for claim in table.claims for label in claim.columns]
-    for column in (*columns, *(label for note in table.footnotes for label in note.columns)):
+    for column in (*columns, *(label for selection in selections for label in selection.columns)):
         table.cell(table.rows[0].label, column)
 
 

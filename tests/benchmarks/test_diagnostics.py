@@ -91,6 +91,26 @@ def test_working_labels_are_scored_when_the_method_names_none(scene: Scene) -> N
     assert diagnostics.label_scores({}, fleet({1: soft}), scene) == {}, "a method that names labels is scored on those alone"
 
 
+def test_audit_of_changed_labels(scene: Scene) -> None:
+    """Client 1 held labels 0 2 2 (sample 4 wrong, true 0 1 2) and now holds 0 1 1; the mask found 4 and 5. Client 3 keeps 1 0, its 8 wrong."""
+    audit = diagnostics.label_audit(fleet({1: [0, 1, 1]}), {1: torch.tensor([0, 2, 2])}, {1: np.array([False, True, True])}, scene)
+    assert audit["label_confusion"].tolist() == [[3, 0, 0], [0, 3, 0], [1, 1, 1]]
+    assert audit["label_noise"] == pytest.approx([0, 1 / 3, 0, 1 / 2])
+    assert audit["sample_detection"] == [[1, 1, 1, 0, 1]]
+
+
+def test_audit_judges_by_the_given_labels_where_none_changed_before(scene: Scene) -> None:
+    """As given, samples 3 and 4 are wrong and 5 is right; the mask has 3 and 5."""
+    audit = diagnostics.label_audit(fleet({1: [0, 2, 2]}), {}, {1: np.array([True, False, True])}, scene)
+    assert audit["sample_detection"] == [[1, 1, 1, 1, 0]]
+
+
+def test_no_audit_without_a_change(scene: Scene) -> None:
+    assert diagnostics.label_audit(fleet({}), {}, {1: np.zeros(3, dtype=bool)}, scene) == {}
+    assert diagnostics.label_audit(fleet({1: [1, 2, 2]}), {}, None, scene) == {}, "the labels as given"
+    assert diagnostics.label_audit(fleet({1: [0, 1, 2]}), {1: torch.tensor([0, 1, 2])}, None, scene) == {}
+
+
 def test_all_scores_together(scene: Scene) -> None:
     diagnosis = Diagnosis(noisy_clients=[1], noisy_samples={2: np.array([False])}, values={"cutoff": 0.25})
     scores = diagnostics.score(diagnosis, fleet({}), scene)

@@ -69,6 +69,21 @@ SWITCHES: dict[str, set[str]] = {
     "lsg": {"sharpening", "distillation"},
     "fedcnml": {"ablation", "mu2"},
 }
+# What no heading prints: chosen by noise level, or by a paper with another protocol.
+SETTINGS = {
+    "lsg": {"lambda_"},
+    "coteaching": {"forget_rate", "forget_rate_is_oracle"},
+    "rofl": {"ramp_rounds", "pseudo_label_start"},
+    "dividemix": {
+        *("lambda_u", "lambda_u_is_oracle", "lambda_u_ramp"),
+        *("budget_share", "warmup_share", "divide_epochs"),
+    },
+    "jointopt": {
+        *("alpha", "beta", "start_after", "retrain_share"),
+        *("budget_share", "warmup_share", "joint_epochs"),
+    },
+}
+TRAIN = {f"train.{name}" for name in ("lr", "batch_size", "optimizer", "momentum", "weight_decay", "local_epochs")}
 BASELINES = ("fedavg", "fedprox", "rofl", "arfl", "jointopt", "dividemix", "symmetric_ce", "coteaching", "fedlsr")
 GROUPS = {
     "dataset": {"cifar10", "cifar100", "clothing1m", "mnist", "fashion_mnist", "imagenet100"},
@@ -82,10 +97,10 @@ KEYS: dict[str, dict[str, set[str]]] = {
         "iid": {"form"},
         "bernoulli_dirichlet": {"form", "p", "alpha"},
         "classes_per_client": {"classes"},
-        "centralized": set(),
+        "centralized": {"noise_clients"},
     },
-    "noise": {"rho_tau": {"rho", "tau"}, "symmetric": {"epsilon"}, "pairwise": {"epsilon"}, "none": set()},
-    "method": SWITCHES,
+    "noise": {"rho_tau": {"form", "rho", "tau"}, "symmetric": {"epsilon"}, "pairwise": {"epsilon"}, "none": set()},
+    "method": {name: SWITCHES.get(name, set()) | SETTINGS.get(name, set()) for name in (*SWITCHES, *BASELINES)},
 }
 
 
@@ -132,21 +147,81 @@ def test_every_cell_has_a_legal_configuration(name):
                 inner = {key.partition(".")[2] for key in overrides if key.startswith(f"{group}.")}
                 assert inner <= KEYS.get(group, {}).get(overrides[group], set())
             rest = {key for key in overrides if key.partition(".")[0] not in GROUPS}
-            assert rest <= {"federation.num_clients", "train.lr"}
+            assert rest <= {"federation.num_clients", "federation.clients_per_round", "budget.participations", *TRAIN}
             assert (overrides["partition"] == "centralized") == (overrides["federation.num_clients"] == "1")
+            assert (overrides["partition"] == "centralized") == ("federation.clients_per_round" in overrides)
 
 
 def test_configuration_of_a_centralized_reference():
+    """FedCorr's Table 8, low noise; 320 of 10,000 participations, of which 120 are JointOpt's second step."""
     assert load("fedcorr_table2").overrides("Centralized / JointOpt", "rho=0.4 / tau=0.5") == (
         "dataset=cifar10",
         "model=resnet18",
         "partition=centralized",
         "federation.num_clients=1",
         "noise=rho_tau",
+        "noise.form=official",
         "noise.rho=0.4",
         "noise.tau=0.5",
         "method=jointopt",
+        "partition.noise_clients=100",
+        "federation.clients_per_round=1",
+        "method.budget_share=0.032",
+        "method.warmup_share=0",
+        "method.joint_epochs=1",
+        "method.start_after=70",
+        "method.retrain_share=0.375",
+        "train.batch_size=128",
+        "train.momentum=0.9",
+        "train.weight_decay=0.0001",
+        "method.alpha=1.2",
+        "method.beta=1.5",
+        "train.lr=0.1",
     )
+
+
+def test_a_smaller_scale_keeps_what_tells_cells_apart():
+    place = ("Centralized / JointOpt", "rho=0.8 / tau=0.0")
+    paper, laptop = (load("fedcorr_table2").overrides(*place, scale) for scale in ("paper", "laptop"))
+    assert set(paper) - set(laptop) == {"model=resnet18", "method.start_after=70"}
+    assert set(laptop) - set(paper) == {"method.start_after=7"}
+    assert {"federation.num_clients=1", "train.lr=0.2"} <= set(laptop)
+    assert "budget.participations=400" in load("lsg_table4").overrides("FL / Ours", "Test accuracy")
+    assert "budget.participations=400" not in load("lsg_table4").overrides("FL / Ours", "Test accuracy", "laptop")
+
+
+LAMBDA_U = {"fedcorr_table2": ("0", "25"), "fedcorr_table3": ("25", "150")}
+
+
+@pytest.mark.parametrize("name", LAMBDA_U)
+def test_settings_follow_the_noise_groups_of_the_printed_table(name):
+    """Table 8 lists the levels of the low group; appendix B uses the same two groups for lambda_u."""
+    table, low_levels = load(name), str(load_settings("fedcorr_table8").rows[0].values[0])
+    for row in (row for row in table.rows if row.overrides[0] in ("method=dividemix", "method=jointopt")):
+        for column in table.columns:
+            given = dict(text.split("=") for text in table.overrides(row.label, column.label))
+            low = f"({given['noise.rho']}, {given['noise.tau']})" in low_levels
+            if given["method"] == "dividemix":
+                oracle = given["method.lambda_u_is_oracle"]
+                assert (given["method.lambda_u"], oracle) == (LAMBDA_U[name][0 if low else 1], "true")
+            elif given["partition"] == "centralized":
+                assert (given["method.beta"], given["train.lr"]) == (("1.5", "0.1") if low else ("0.8", "0.2"))
+            else:
+                assert "method.beta" not in given and "train.lr" not in given
+
+
+@pytest.mark.parametrize("name", ["lsg_table1", "lsg_table3", "lsg_table5", "lsg_table6"])
+def test_weight_of_distillation_follows_the_noise(name):
+    """LSG, Section V-A: 0.4 at symmetric 0.3 to 0.5 and pairwise 0.2 and 0.3, else 1, the default."""
+    low = {("symmetric", "0.3"), ("symmetric", "0.4"), ("symmetric", "0.5"), ("pairwise", "0.2"), ("pairwise", "0.3")}
+    table = load(name)
+    for row in table.rows:
+        for column in table.columns:
+            given = dict(text.split("=") for text in table.overrides(row.label, column.label))
+            expected = "0.4" if (given["noise"], given["noise.epsilon"]) in low and given["method"] == "lsg" else None
+            assert given.get("method.lambda_") == expected
+            assert given.get("method.forget_rate") == ("${noise.epsilon}" if given["method"] == "coteaching" else None)
+            assert given["budget.participations"] == "1000"
 
 
 def test_runs_of_one_table_are_distinct():
@@ -238,10 +313,12 @@ def folder(tmp_path, monkeypatch) -> Path:
         ("fedcorr_table13.csv", "135,,1.4", "135,,", "ratio None; ratio_to is 'Ours'"),
         ("fedcorr_table9.yaml", "metric: best", "metric: worst", "metric 'worst'; one of best, last10, target_cost"),
         ("fedcorr_table13.yaml", "target: 50", "target: null", "target None; only metric target_cost has one"),
-        ("fedcorr_table9.yaml", "scale:", "size:", "unknown key 'size'; one of average, "),
+        ("fedcorr_table9.yaml", "scale:", "size:", "unknown key 'size'; one of also, "),
         ("fedcorr_table9.yaml", "kind: least_difference", "kind: most", "claim 'most'; one of least_difference"),
         ("fedcorr_table9.yaml", "of: Ours", "of: Theirs", "row 'Theirs' does not exist; one of FedAvg, "),
         ("fedcorr_table5.yaml", "columns: [JointOpt, Dividemix]", "columns: [JoinOpt]", "no cell ('FL', 'JoinOpt')"),
+        ("fedcorr_table9.yaml", "{rows: [DivideMix]", "{rows: [Dividemix]", "row 'Dividemix' does not exist; one of "),
+        ("fedcorr_table2.yaml", "scale: laptop", "scale: lap", "scale of also 'lap'; one of paper, laptop, smoke"),
     ],
 )
 def test_broken_files_are_refused_in_one_line(folder, file, old, new, message):

@@ -89,19 +89,13 @@ def test_nothing_ran(capsys, tmp_path):
 def test_a_scale_that_is_asked_for_is_built(frozen_conf, capsys, tmp_path):
     assert build.main([GOOD, "table=fedcorr_table9", "scale=smoke", f"out={tmp_path}"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["smoke"]
-    assert (
-        "fedcorr_table9: cell (RoFL, (0.7, 10)) not configured: method=rofl: conf/method has no rofl.yaml"
-        in capsys.readouterr().err
-    )
+    assert "fedcorr_table9: cell (RoFL, (0.7, 10)) not configured: method=rofl: conf/method has no rofl.yaml" in capsys.readouterr().err
 
 
 def test_near_misses_are_said_though_no_table_is_written_for_their_scale(write_run, capsys, tmp_path):
-    write_run("dataset=cifar100", "method=fedavg", "noise.rho=0.4", "noise.tau=0.5")
+    write_run("dataset=cifar100", "method=fedavg", "noise.form=official", "noise.rho=0.4", "noise.tau=0.5")
     assert build.main([f"runs={tmp_path / 'runs'}", "table=fedcorr_table3", f"out={tmp_path / 'out'}"]) == 0
-    assert (
-        "fedcorr_table3 at scale laptop: 1 run left out for partition.form=plain (cell: official)"
-        in capsys.readouterr().err
-    )
+    assert "fedcorr_table3 at scale laptop: 1 run left out for partition.form=plain (cell: official)" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["paper"]
 
 
@@ -116,9 +110,7 @@ def test_metrics_of_which_less_is_better(write_run, capsys, tmp_path):
     write_run("dataset=cifar100", "method=fedavg", cost={"participations": 100})
     write_run("dataset=cifar100", "method=fedprox", cost={"participations": 50})
     out = tmp_path / "table.md"
-    assert (
-        compare.main([f"runs={tmp_path / 'runs'}", "metric=cost.participations", "baseline=fedavg", f"out={out}"]) == 0
-    )
+    assert compare.main([f"runs={tmp_path / 'runs'}", "metric=cost.participations", "baseline=fedavg", f"out={out}"]) == 0
     text = out.read_text(encoding="utf-8")
     assert "| fedprox | 1.00 |\n| fedavg | 2.00 |" in text and "| fedprox | 0.6 | -50 | – | 1 | 1 | 1 |" in text
 
@@ -128,9 +120,7 @@ def test_numbers_are_ordered_by_size_and_null_is_last(write_run, capsys, tmp_pat
         write_run("dataset=cifar100", noise)
     write_run("dataset=cifar100", "noise=symmetric")
     assert compare.main([f"runs={tmp_path / 'runs'}", f"out={tmp_path / 'x.md'}"]) == 0
-    assert (tmp_path / "x.md").read_text(encoding="utf-8").splitlines()[
-        2
-    ] == "| method.name \\ noise.rho | 0.05 | 0.4 | 1 | null |"
+    assert (tmp_path / "x.md").read_text(encoding="utf-8").splitlines()[2] == "| method.name \\ noise.rho | 0.05 | 0.4 | 1 | null |"
 
 
 def test_reports_need_no_torch_and_no_method():

@@ -17,6 +17,7 @@ NONIID = (
     "dataset=cifar100",
     "partition=bernoulli_dirichlet",
     "partition.form=official",
+    "noise.form=official",
     "noise.rho=0.4",
     "noise.tau=0.0",
 )
@@ -43,10 +44,6 @@ def test_single_values_are_set_after_the_groups(frozen_conf):
     )
     assert (config["model.name"], config["budget.participations"]) == ("resnet34", 5000)
     assert configured(("dataset=cifar100",), "laptop")["noise.rho"] == 0.6  # nothing is left of the call before
-
-
-def test_one_client_is_asked_one_at_a_time(frozen_conf):
-    assert configured(("dataset=cifar100", "federation.num_clients=1"), "paper")["federation.clients_per_round"] == 1
 
 
 @pytest.mark.parametrize(
@@ -86,7 +83,7 @@ def test_the_paper_scale_may_not(write_run, collected):
     assert "fedcorr_table9 at scale paper: 1 run left out for budget.participations=77 (cell: 5000)" in results.warnings
 
 
-@pytest.mark.parametrize("change", ["method.mu=0.5", "partition.form=plain", "noise.classes=10"])
+@pytest.mark.parametrize("change", ["method.mu=0.5", "partition.form=plain", "noise.form=plain", "noise.classes=10"])
 def test_a_near_miss_is_named(write_run, collected, change):
     write_run(*NONIID, "method=fedprox", change)
     results = collected("fedcorr_table9", "laptop")
@@ -118,7 +115,8 @@ def test_worlds_never_share_a_cell(write_run, collected):
 
 
 def test_networks_are_told_apart_where_a_table_compares_them(write_run, collected):
-    common = ("dataset=cifar10", "partition.form=official", "method=fedcorr", "noise.rho=0.4", "noise.tau=0.5")
+    forms = ("partition.form=official", "noise.form=official")
+    common = ("dataset=cifar10", "method=fedcorr", *forms, "noise.rho=0.4", "noise.tau=0.5")
     write_run(*common, "model=resnet18", best=0.9)
     write_run(*common, "model=lenet5", "train.lr=0.003", best=0.6)
     write_run(*common, "model=lenet5", best=0.1)  # the learning rate of the other networks: no cell of the table
