@@ -1,6 +1,7 @@
 """Scores what a method believes about the noise. The only reader of true labels once the noise is drawn."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,6 +70,29 @@ def label_scores(labels: Mapping[int, np.ndarray] | None, fleet: Fleet, scene: S
         "labels/fixed": float(fixed),
         "labels/harmed": float(harmed),
     }
+
+
+def label_audit(fleet: Fleet, earlier: Mapping[int, torch.Tensor], masks: Mapping[int, np.ndarray] | None, scene: Scene) -> dict[str, Any]:
+    """What became of the labels since an earlier moment, for the journal; empty when none changed.
+
+    `label_confusion` counts true -> working label over all clients, `label_noise` is each client's share of wrong working labels. The masks
+    were made before the change, so `sample_detection` judges them by the earlier labels: rows of client, true and false positives, false and
+    true negatives.
+    """
+    if all(torch.equal(labels, earlier.get(k, fleet.given(k))) for k, labels in fleet.changed_labels.items()):
+        return {}
+    confusion = np.zeros((scene.num_classes, scene.num_classes), dtype=np.int64)
+    rates = np.zeros(scene.num_clients)
+    for k, part in enumerate(scene.parts):
+        clean, working = scene.clean[part], as_hard(fleet.labels(k).numpy())
+        np.add.at(confusion, (clean, working), 1)
+        rates[k] = (working != clean).mean()
+    rows = []
+    for k, mask in (masks or {}).items():
+        found = np.asarray(mask, dtype=bool)
+        wrong = as_hard(earlier.get(k, fleet.given(k)).numpy()) != scene.clean[scene.parts[k]]
+        rows.append([k, *(int(count.sum()) for count in (found & wrong, found & ~wrong, ~found & wrong, ~found & ~wrong))])
+    return {"label_confusion": confusion, "label_noise": rates, "sample_detection": rows}
 
 
 def as_hard(labels: np.ndarray) -> np.ndarray:

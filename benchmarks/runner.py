@@ -113,6 +113,7 @@ class Run:
         self.seconds = {"method": 0.0, "evaluation": 0.0}
         self.checkpoint = CheckpointFile(config.run_dir)
         self.confusion: np.ndarray | None = None
+        self.audited: dict[int, torch.Tensor] = {}  # changed labels when the journal last told of them
 
     def context(self, stage: str) -> RoundContext:
         return RoundContext(self.config.seed, self.round, stage, self.spec, self.config.train)
@@ -155,13 +156,17 @@ class Run:
             raise Diverged(f"round {self.round} ({stage}): the test loss is not finite")
         diagnosis = self.method.diagnosis(self.fleet)
         scores: dict[str, float] = {}
+        arrays = dict(diagnosis.arrays)
         if self.dataset.labels_are_clean:
             scores = diagnostics.score(diagnosis, self.fleet, self.scene)
             scores |= diagnostics.memorisation(self.executor, self.method, self.scene, self.config.seed, self.config.evaluate.memorised_samples)
+            if diagnosis.arrays or self.method.stage(self.round) != stage:
+                arrays |= diagnostics.label_audit(self.fleet, self.audited, diagnosis.noisy_samples if diagnosis.arrays else None, self.scene)
+                self.audited = dict(self.fleet.changed_labels)
         meter = self.fleet.meter
         self.confusion = _confusion(self.dataset.test_labels, result.top, self.dataset.num_classes)
-        if diagnosis.arrays:
-            self.journal.append({"round": self.round, "stage": stage, "participations": meter.participations, **as_lists(diagnosis.arrays)})
+        if arrays:
+            self.journal.append({"round": self.round, "stage": stage, "participations": meter.participations, **as_lists(arrays)})
         self.seconds["evaluation"] += time.perf_counter() - started
         row = {"round": self.round, "stage": stage, "participations": meter.participations, "accuracy": result.accuracy, "loss": result.loss}
         row |= {"bytes_down": meter.bytes_down, "bytes_up": meter.bytes_up, "samples_trained": meter.samples_trained}
@@ -177,6 +182,7 @@ class Run:
             "curve": self.curve,
             "journal": self.journal,
             "confusion": self.confusion,
+            "audited": self.audited,
             "seconds": self.seconds,
         }
         self.checkpoint.save(executors.dumps(state))
@@ -193,6 +199,7 @@ class Run:
         self.fleet.changed_labels, self.fleet.states = state["fleet"]
         self.fleet.meter = Meter(**state["meter"])
         self.curve, self.journal, self.confusion, self.seconds = state["curve"], state["journal"], state["confusion"], state["seconds"]
+        self.audited = state.get("audited", {})  # a checkpoint of an earlier version has none
         self.tracker.warn(f"goes on from round {self.round}")
 
     def _write_curve(self) -> None:
