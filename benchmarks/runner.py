@@ -140,7 +140,7 @@ class Run:
             self.round += 1
             if self._due(before, stage):
                 self._evaluate(stage)
-            self.tracker.advance(self.round, stage, fleet.meter.participations, self.curve)
+            self.tracker.advance(self.round, stage, fleet.meter.participations)
             if time.monotonic() - last_save >= self.config.checkpoint.every_seconds:
                 self._save()
                 last_save = time.monotonic()

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class Tracker:
         else:
             self._line("starts")
 
-    def advance(self, round: int, stage: str, participations: int, curve: Sequence[Mapping[str, Any]]) -> None:
+    def advance(self, round: int, stage: str, participations: int) -> None:
         if self._first is None:
             self._first, self._started = participations, time.monotonic()
         text = f"{stage} round {round}{self._accuracy} left {self._left(participations)}"

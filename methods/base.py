@@ -165,7 +165,6 @@ class Method:
     Params: ClassVar[type] = NoParams
     model_names: ClassVar[tuple[str, ...]] = ("model",)
     client_state: ClassVar[str] = "none"  # what a client keeps between visits, for the table of methods
-    needs_features: ClassVar[bool] = False
     drops_nonfinite: ClassVar[bool] = False  # a client model with NaN or Inf is left out instead of ending the run
     null_params: ClassVar[Mapping[str, Any] | None] = None  # parameters under which the method equals FedAvg byte for byte
 

@@ -55,7 +55,6 @@ class RoFL(FedAvg):
     name = "rofl"
     Params = RoFLParams
     params: RoFLParams
-    needs_features = True
     client_state = "which samples it left out last, and the labels it trained on (for diagnosis only)"
 
     # --- server -------------------------------------------------------------------------------------------------------------------------

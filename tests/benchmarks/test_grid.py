@@ -188,7 +188,7 @@ def test_lines_now_and_then_where_there_is_no_terminal(tmp_path: Path, monkeypat
     for round in range(1, 6):
         clock.now += 6
         tracker.evaluated({"round": round, "stage": "train", "participations": 4 * round, "accuracy": 0.5, "loss": 1.0})
-        tracker.advance(round, "train", 4 * round, [])
+        tracker.advance(round, "train", 4 * round)
     tracker.finish("done: [red]best[/red]")
     lines = output.getvalue().splitlines()
     assert lines[0] == "fedavg digits: starts" and lines[-1] == "fedavg digits: done: [red]best[/red]"
@@ -201,6 +201,6 @@ def test_line_is_redrawn_on_a_terminal(tmp_path: Path) -> None:
     output = StringIO()
     tracker = Tracker("fedavg digits", tmp_path, Console(file=output, force_terminal=True, width=120))
     tracker.plan(8)
-    tracker.advance(1, "train", 4, [])
+    tracker.advance(1, "train", 4)
     tracker.finish("done")
     assert "fedavg digits: done\n" in output.getvalue() and "starts" not in output.getvalue() and "\x1b[" in output.getvalue()
