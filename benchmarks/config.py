@@ -16,7 +16,8 @@ from benchmarks.errors import UserError
 
 PROTOCOL = 1  # raised by a change that alters numbers; records of two protocols are never put side by side
 SCALES = ("paper", "laptop", "smoke")
-EXECUTORS = ("serial", "processes")
+EXECUTORS = ("serial", "processes", "vectorized")
+WANDB_MODES = ("online", "offline", "disabled")
 T = TypeVar("T")
 
 
@@ -80,6 +81,22 @@ class NoTracking:
 
 
 @dataclass(frozen=True)
+class WandbTracking:
+    """Weights & Biases besides."""
+
+    mode: str
+    project: str
+    entity: str | None  # null: the account's own
+
+    def __post_init__(self) -> None:
+        if self.mode not in WANDB_MODES:
+            raise ValueError(f"tracking.mode={self.mode!r} is not legal; legal: {', '.join(WANDB_MODES)}")
+        for key, name in (("project", self.project), ("entity", self.entity)):
+            if name is not None and (not 1 <= len(name) <= 128 or set(name) & set("/\\#?%:")):
+                raise ValueError(f"tracking.{key}={name!r} is not legal; legal: 1 to 128 characters, none of / \\ # ? % :")
+
+
+@dataclass(frozen=True)
 class Choice:
     """A named entry of a room (data set, model, partition, noise, method) and its parameters."""
 
@@ -97,6 +114,7 @@ class RunConfig:
     noise: Choice
     method: Choice
     train: Any  # methods.base.TrainParams
+    compile: bool | str  # train.compile: true, false or auto; not one of TrainParams, as it changes no number by more than rounding
     federation: Federation
     budget: Budget
     evaluate: Evaluate
@@ -144,7 +162,7 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
     from methods import registry
     from methods.base import TrainParams
 
-    known = [f.name for f in dataclasses.fields(RunConfig)]
+    known = [f.name for f in dataclasses.fields(RunConfig) if f.name != "compile"]
     for key in raw:
         if key not in known:
             raise UserError(f"{key} is not a key of the configuration{near(key, known)}")
@@ -157,6 +175,10 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
     if not raw.get("model"):
         raise UserError(f"model is not set: scale={scale} has none for dataset={raw['dataset']['name']}; legal: model={', model='.join(models.names())}")
     data_dir = _typed(raw["data_dir"], str | None, "data_dir")
+    train = dict(raw["train"]) if isinstance(raw["train"], Mapping) else raw["train"]
+    compiled = train.pop("compile", False) if isinstance(train, dict) else False
+    if compiled not in ("auto", True, False):
+        raise UserError(f"train.compile={compiled!r} is not legal; legal: auto, true, false")
     return RunConfig(
         seed=_seed(raw["seed"]),
         scale=scale,
@@ -165,13 +187,14 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
         partition=_choice(raw, "partition", {name: scheme.params for name, scheme in partition.SCHEMES.items()}),
         noise=_choice(raw, "noise", {name: model.params for name, model in noise.MODELS.items()}),
         method=_choice(raw, "method", {info.name: info.params for info in registry.list_methods()}),
-        train=section(TrainParams, raw["train"], "train"),
+        train=section(TrainParams, train, "train"),
+        compile=compiled,
         federation=section(Federation, raw["federation"], "federation"),
         budget=section(Budget, raw["budget"], "budget"),
         evaluate=section(Evaluate, raw["evaluate"], "evaluate"),
         checkpoint=section(Checkpoint, raw["checkpoint"], "checkpoint"),
         executor=section(Executor, raw["executor"], "executor"),
-        tracking=_choice(raw, "tracking", {"none": NoTracking}),
+        tracking=_choice(raw, "tracking", {"none": NoTracking, "wandb": WandbTracking}),
         part_of=_typed(raw["part_of"], str | None, "part_of"),
         runs_dir=Path(_typed(raw["runs_dir"], str, "runs_dir")).expanduser(),
         data_dir=Path(data_dir).expanduser() if data_dir else data.default_data_dir(),

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks.data import Images, Views
 from methods.base import Diverged, Method, Payload, Reply, RoundContext
-from methods.network import Network
+from methods.network import Engine, Network
 from methods.seeding import derive_seed
 
 WORKER_DIED = "a worker process died (killed, or out of memory); the same command goes on from the last checkpoint"
@@ -84,6 +84,7 @@ class Workshop:
     noisy: Tensor
     method: Method
     build_module: Callable[[], nn.Module]
+    engine: Engine | None = None  # None: networks compute their own passes
 
     def __post_init__(self) -> None:
         self._networks: list[Network] = []
@@ -92,7 +93,7 @@ class Workshop:
     def lend(self) -> Network:
         if self._lent == len(self._networks):
             with torch.random.fork_rng(devices=[]):  # its initial weights are drawn, and must not move the stream of the task's dropout
-                self._networks.append(Network(self.build_module()))
+                self._networks.append(Network(self.build_module(), self.engine))
         self._lent += 1
         return self._networks[self._lent - 1]
 
@@ -250,4 +251,8 @@ def dumps(value: Any) -> bytes:
 def make(name: str, workers: int | str, workshop: Workshop) -> Executor:
     if name == "serial":
         return Serial(workshop)
+    if name == "vectorized":
+        from benchmarks.lockstep import Vectorized
+
+        return Vectorized(workshop)
     return Processes(workshop, len(os.sched_getaffinity(0)) if workers == "auto" else int(workers))

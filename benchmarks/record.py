@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -39,12 +40,22 @@ def write_whole(path: Path, data: bytes) -> None:
     os.replace(temporary, path)
 
 
+def without_home(value: Any) -> Any:
+    """Plain data in which the home folder, whose name is often a person's, is written ~."""
+    if isinstance(value, str):
+        home = str(Path.home())
+        return re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", value) if len(home) > 1 else value
+    if isinstance(value, Mapping):
+        return {key: without_home(entry) for key, entry in value.items()}
+    return [without_home(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
 def write_json(path: Path, value: Any) -> None:
-    write_whole(path, (json.dumps(value, indent=1, sort_keys=False, allow_nan=False) + "\n").encode())
+    write_whole(path, (json.dumps(without_home(value), indent=1, sort_keys=False, allow_nan=False) + "\n").encode())
 
 
 def write_yaml(path: Path, value: Any) -> None:
-    write_whole(path, yaml.safe_dump(value, sort_keys=False).encode())
+    write_whole(path, yaml.safe_dump(without_home(value), sort_keys=False).encode())
 
 
 def write_curve(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -26,18 +26,18 @@ def run_experiment(raw: "DictConfig") -> dict[str, Any]:
     """Compose -> check -> run -> record. The importable form of the command."""
     from rich.console import Console
 
-    from benchmarks import summary
+    from benchmarks import summary, tracking
     from benchmarks.grid import checked
     from benchmarks.runner import Busy, run_cell
-    from benchmarks.tracking import Tracker
 
     config = checked(raw)
-    tracker = Tracker(summary.title(config), config.run_dir, Console())
+    tracker = tracking.make(config, summary.title(config), Console())
     try:
         record = run_cell(config, tracker)
     except Busy as error:
-        tracker.finish(f"skipped: {error}")
-        return {"status": "skipped", "reason": str(error)}
+        record = {"status": "skipped", "reason": str(error)}
+    finally:
+        tracker.close()
     tracker.finish(summary.one_line(record))
     return record
 

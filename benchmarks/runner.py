@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks import data, diagnostics, evaluation, executors, models, scene
+from benchmarks import compiled, data, diagnostics, evaluation, executors, models, scene
 from benchmarks.config import PROTOCOL, RunConfig, as_plain
 from benchmarks.errors import UserError
 from benchmarks.fleet import Fleet, Meter
@@ -78,6 +78,7 @@ def run_cell(config: RunConfig, tracker: Tracker) -> dict[str, Any]:
         finally:
             run.executor.close()
         record = run.finish(status, reason)
+        tracker.ended(record)
     return record
 
 
@@ -104,7 +105,8 @@ class Run:
 
         client_half = registry.build(config.method.name, vars(config.method.params))
         train, test = (executors.Pictures(images, dataset.views) for images in (dataset.train, dataset.test))
-        workshop = executors.Workshop(train, test, num_classes, self.scene.parts, noisy, client_half, build_module)
+        self.engine = compiled.choose(config, self.scene.sizes, shape, build_module)
+        workshop = executors.Workshop(train, test, num_classes, self.scene.parts, noisy, client_half, build_module, self.engine)
         self.executor = executors.make(config.executor.name, config.executor.workers, workshop)
         self.fleet = Fleet(self.executor, self.scene.parts, noisy, initial_weights, self.method.drops_nonfinite)
         self.round = 0
@@ -124,7 +126,7 @@ class Run:
         self.scene.save(self.config.run_dir / "scene.npz")
         method.setup(self.spec, fleet, self.context("setup"))
         self._resume()
-        self.tracker.plan(method.planned_participations)
+        self.tracker.plan(method.planned_participations, self.curve)
         last_save = time.monotonic()
         while (stage := method.stage(self.round)) is not None:
             started = time.perf_counter()
@@ -249,6 +251,7 @@ class Run:
                 "seconds_evaluation": round(self.seconds["evaluation"], 3),
                 "executor": self.config.executor.name,
                 "workers": self.executor.workers,
+                "compiled": self.engine is not None,
                 "peak_memory_mb": _peak_memory_mb(),
             },
         }

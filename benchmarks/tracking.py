@@ -2,13 +2,16 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+
+from benchmarks.config import RunConfig
+from benchmarks.record import without_home
 
 QUIET_SECONDS = 10.0  # between two lines when the output is not a terminal
 
@@ -26,8 +29,8 @@ class Tracker:
         self._accuracy = ""
         self._progress: Progress | None = None
 
-    def plan(self, participations: int) -> None:
-        """Told once, before the first round: the visits that the method will make."""
+    def plan(self, participations: int, tests: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Told once, before the first round: the visits that the method will make, and the tests that a checkpoint brought along."""
         self.planned = max(participations, 1)
         if self.live:
             columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[text]}"))
@@ -60,15 +63,22 @@ class Tracker:
     def log(self, text: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         with open(self._folder / "log.txt", "a") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {without_home(text)}\n")
 
     def warn(self, text: str) -> None:
         self.log(text)
         self._line(text)
 
-    def finish(self, text: str) -> None:
+    def ended(self, record: Mapping[str, Any]) -> None:
+        """Told once, when the record of a run is written, whatever its status."""
+
+    def close(self) -> None:
+        """Always told, also when the run is interrupted."""
         if self._progress is not None:
             self._progress.stop()
+
+    def finish(self, text: str) -> None:
+        """The last line, after `close`."""
         self.log(text)
         self._line(text)
 
@@ -76,3 +86,12 @@ class Tracker:
         self._last_line = time.monotonic()
         self.console.print(f"{self.title}: {text}", highlight=False, markup=False, soft_wrap=True)
         sys.stdout.flush()
+
+
+def make(config: RunConfig, title: str, console: Console) -> Tracker:
+    """The tracker that a configuration asks for."""
+    if config.tracking.name == "wandb" and config.tracking.params.mode != "disabled":
+        from benchmarks.wandb_run import WandbTracker  # takes a second that other runs need not spend
+
+        return WandbTracker(title, config, console)
+    return Tracker(title, config.run_dir, console)

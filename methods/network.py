@@ -6,24 +6,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+Engine = Callable[["Network", str, Tensor], Tensor]  # computes a training pass of a network: which part of it, and its input
+
 
 class Network:
     """A module whose parameters, gradients and float buffers are views of three flat vectors.
 
     `vector` is what travels; `weights` is its trainable prefix; `grad` is the gradient of `weights`; `start` is the vector last loaded, that is
     the model as the client received it. Integer buffers (batch-norm's step counter) stay behind: nothing reads them.
+    An engine, where there is one, computes the passes that train; all others, and without an engine all of them, are the module's own.
     """
 
-    def __init__(self, module: nn.Module):
-        self.module = module
+    def __init__(self, module: nn.Module, engine: Engine | None = None):
+        self.module, self._engine = module, engine
         parameters = list(module.parameters())
         buffers = [(owner, name) for owner in module.modules() for name, b in owner.named_buffers(recurse=False) if b.is_floating_point()]
         tensors = parameters + [getattr(owner, name) for owner, name in buffers]
         self.num_trainable = sum(p.numel() for p in parameters)
         self.vector = torch.cat([t.detach().reshape(-1) for t in tensors])
         self.weights = self.vector[: self.num_trainable]
+        self.buffers = self.vector[self.num_trainable :]
         self.grad = torch.zeros_like(self.weights)
         self.start = self.vector
+        self.leaf = self.weights.detach().requires_grad_()  # all weights as one leaf of autograd, for engines
+        self.leaf.grad = self.grad
         offset = 0
         for parameter in parameters:
             end = offset + parameter.numel()
@@ -37,16 +43,22 @@ class Network:
             offset = end
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.module(x)
+        return self._pass("forward", x)
 
     def features(self, x: Tensor) -> Tensor:
-        return self._named("features")(x)
+        return self._pass("features", x)
 
     def head(self, h: Tensor) -> Tensor:
-        return self._named("head")(h)
+        return self._pass("head", h)
 
-    def _named(self, part: str) -> Callable[[Tensor], Any]:
-        return getattr(self.module, part)
+    def _pass(self, part: str, x: Tensor) -> Tensor:
+        if self._engine is not None and self.module.training and torch.is_grad_enabled():
+            return self._engine(self, part, x)
+        return self.plain(part, x)
+
+    def plain(self, part: str, x: Tensor) -> Any:
+        """A pass of the module itself."""
+        return getattr(self.module, part)(x)
 
     def load(self, vector: Tensor) -> "Network":
         self.vector.copy_(vector)
@@ -65,3 +77,30 @@ class Network:
     def drift(self) -> Tensor:
         """w - w_start over the trainable weights."""
         return self.weights - self.start[: self.num_trainable]
+
+
+class Pure(nn.Module):
+    """A part of a module as a function of its flat vectors: (weights, buffers, x) -> (output, buffers after it). For training passes."""
+
+    def __init__(self, module: nn.Module, part: str):
+        super().__init__()
+        self.inner, self.part = module.train(), part
+        for owner in module.modules():
+            owner._buffers.update({name: None for name, b in owner._buffers.items() if b is not None and not b.is_floating_point()})
+        self._parameters_of = [(f"inner.{name}", p.shape) for name, p in module.named_parameters()]
+        self._buffers_of = [(f"inner.{name}", b.shape) for name, b in module.named_buffers()]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return getattr(self.inner, self.part)(x)
+
+    def run(self, weights: Tensor, buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        # The module writes its statistics into tensors of their own: into slices of one, vmap would lose them.
+        statistics = {name: part.clone() for name, part in _cut(buffers, self._buffers_of).items()}
+        output = torch.func.functional_call(self, _cut(weights, self._parameters_of) | statistics, (x,))
+        return output, torch.cat([part.reshape(-1) for part in statistics.values()]) if statistics else buffers.clone()
+
+
+def _cut(vector: Tensor, layout: list[tuple[str, torch.Size]]) -> dict[str, Tensor]:
+    """The entries of a flat vector under their names."""
+    parts = vector.split([shape.numel() for _, shape in layout])
+    return {name: part.view(shape) for (name, shape), part in zip(layout, parts, strict=True)}

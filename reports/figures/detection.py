@@ -40,7 +40,7 @@ def lid_scores(frame: pd.DataFrame, notes: list[str]) -> Figure:
     scene, last = row["scene"], iterations(row["journal"])[-1]
     figure, axes = style.panels(2, 2, 2.3, sharex="col")
     for (upper, lower), name in zip(axes.T, (LID, CUMULATIVE), strict=True):
-        _density(upper, *_scores(last, name, row["seed"]), scene)
+        density(upper, *_scores(last, name, row["seed"]), scene)
         _against_noise(lower, _scores(last, name, row["seed"])[0], scene)
         lower.set_xlabel(name)
     axes[0, 0].set_ylabel("density")
@@ -63,7 +63,7 @@ def lid_by_model(frame: pd.DataFrame, notes: list[str]) -> Figure:
     figure, axes = style.panels(2, len(shown), 2.3, width=style.WIDTH if len(shown) > 1 else 4.0, sharex="col")
     for (upper, lower), row in zip(axes.T, shown.values(), strict=True):
         scene, last = row["scene"], iterations(row["journal"])[-1]
-        _density(upper, *_scores(last, CUMULATIVE, row["seed"]), scene)
+        density(upper, *_scores(last, CUMULATIVE, row["seed"]), scene)
         _against_noise(lower, _scores(last, CUMULATIVE, row["seed"])[0], scene)
         upper.set_title(row["model.name"])
         lower.set_xlabel(CUMULATIVE)
@@ -81,7 +81,7 @@ def lid_by_iteration(frame: pd.DataFrame, notes: list[str]) -> Figure:
     figure, axes = style.panels(2, len(ends), 2.1, width=max(4.0, min(style.WIDTH, 2.4 * len(ends))))
     for column, entry in zip(axes.T, ends, strict=True):
         for axis, name in zip(column, (LID, CUMULATIVE), strict=True):
-            _density(axis, *_scores(entry, name, row["seed"]), scene)
+            density(axis, *_scores(entry, name, row["seed"]), scene)
             axis.set_xlabel(name if len(ends) <= 3 else name.removesuffix(" score"))
         column[0].set_title(f"iteration {entry['iteration']}")
     for axis in axes[:, 0]:
@@ -227,7 +227,7 @@ def _scores(entry: Entry, name: str, seed: int) -> tuple[np.ndarray, Fit]:
     return values, fitted_mixture(values, seed)
 
 
-def _density(axis: Axes, values: np.ndarray, fit: Fit, scene: Scene) -> None:
+def density(axis: Axes, values: np.ndarray, fit: Fit, scene: Scene) -> None:
     """Histogram of clean and noisy clients, stacked to an area of 1, under the components of the mixture."""
     noisy = scene["client_level"] > 0
     low, high = values.min(), values.max() if np.ptp(values) else values.min() + 1

@@ -39,7 +39,7 @@ def partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
     shown = _non_iid(frame, notes)
     figure, axes = style.panels(len(shown), 1, 2.0, sharex=False)
     for axis, row in zip(axes[:, 0], shown, strict=True):
-        _bubbles(axis, partition_counts(row["scene"]))
+        bubbles(axis, partition_counts(row["scene"]))
         axis.set_title(caption(row, "dataset", "partition"), loc="left")
         axis.set_xlabel("client")
     return figure
@@ -51,12 +51,12 @@ def sorted_partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
     figure, axes = style.panels(2 * len(shown), 1, 1.5, height_ratios=(2, 1) * len(shown))
     for place, row in enumerate(shown):
         counts = partition_counts(row["scene"], by_size=True)
-        bubbles, sizes = axes[2 * place, 0], axes[2 * place + 1, 0]
-        _bubbles(bubbles, counts)
-        bubbles.set_title(caption(row, "dataset", "partition"), loc="left")
-        bubbles.tick_params(labelbottom=False)
+        upper, sizes = axes[2 * place, 0], axes[2 * place + 1, 0]
+        bubbles(upper, counts)
+        upper.set_title(caption(row, "dataset", "partition"), loc="left")
+        upper.tick_params(labelbottom=False)
         sizes.bar(np.arange(len(counts)), counts.sum(axis=1), color=style.BLUE, width=0.8)
-        sizes.set(xlim=bubbles.get_xlim(), xlabel="client, in order of size", ylabel="samples")
+        sizes.set(xlim=upper.get_xlim(), xlabel="client, in order of size", ylabel="samples")
     return figure
 
 
@@ -106,7 +106,7 @@ def _non_iid(frame: pd.DataFrame, notes: list[str]) -> list[Row]:
     return distinct(rows, "partition", SHOWN, "with scene.npz and a partition other than iid", notes)
 
 
-def _bubbles(axis: Axes, counts: np.ndarray) -> None:
+def bubbles(axis: Axes, counts: np.ndarray) -> None:
     """A bubble's area is the client's number of samples of the class; the largest number is told."""
     clients, classes = np.nonzero(counts)
     axis.scatter(clients, classes, s=BUBBLE * counts[clients, classes] / counts.max(), color=style.BLUE, linewidths=0)

@@ -16,7 +16,7 @@ from benchmarks import record as records
 from benchmarks import scene
 from benchmarks.config import RunConfig
 from benchmarks.data import Dataset
-from benchmarks.record import CheckpointFile, DamagedRecord, read_record, write_curve, write_json, write_whole
+from benchmarks.record import CheckpointFile, DamagedRecord, read_record, without_home, write_curve, write_json, write_whole
 from benchmarks.runner import as_lists, run_cell
 from methods.base import Diagnosis
 from methods.fedavg import FedAvg
@@ -138,3 +138,17 @@ def test_centralized_scene_has_the_labels_of_the_federation(configure: Callable[
     assert pooled.num_clients == 1 and federation.num_clients == 8
     assert np.array_equal(pooled.noise.labels, federation.noise.labels) and pooled.noise.flipped.any()
     assert not np.array_equal(scene.build(configure(*one), digits).noise.labels, federation.noise.labels), "by default noise is drawn for 100 clients"
+
+
+def test_home_folder_is_in_no_record_and_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the folder itself is meant: not one whose name goes on, and not one of that name elsewhere."""
+    monkeypatch.setenv("HOME", "/home/ursula")
+    given = {"path": "/home/ursula/mine.npz", "list": ["'/home/ursula'", "file:///home/ursula/x"], "other": ["/home/ursula2/a", "/mnt/home/ursula/a"], "n": 1}
+    told = {"path": "~/mine.npz", "list": ["'~'", "file://~/x"], "other": given["other"], "n": 1}
+    assert without_home(given) == told
+    write_json(tmp_path / "record.json", given)
+    assert json.loads((tmp_path / "record.json").read_text()) == told
+    SilentTracker(tmp_path).log("no file /home/ursula/mine.npz")
+    assert (tmp_path / "log.txt").read_text().endswith(" no file ~/mine.npz\n")
+    monkeypatch.setenv("HOME", "/")
+    assert without_home("/etc") == "/etc"

@@ -19,6 +19,7 @@ import pytest
 from benchmarks.errors import UserError
 from reports.figures import accuracy, select
 from reports.figures.__main__ import FIGURES, main
+from reports.figures.cell import pictures
 from reports.figures.extract import (
     band,
     fitted_mixture,
@@ -267,3 +268,17 @@ def test_the_module_runs():
     command = [sys.executable, "-m", "reports.figures", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=GOOD.parents[3], check=True)
     assert done.stdout.startswith("python -m reports.figures [figure=NAME,...]")
+
+
+def test_pictures_of_one_run_are_those_that_its_files_allow(write: Callable[..., Path]) -> None:
+    folder = write("fedcorr")
+    record = json.loads((folder / "record.json").read_text())
+    assert all(png.startswith(b"\x89PNG") for png in pictures(folder).values())
+    (folder / "record.json").write_text(json.dumps(record | {"confusion": [[3, 1, 0], [0, 4, 0], [1, 1, 2]]}))
+    assert set(pictures(folder)) == {"partition", "lid_mixture", "confusion"}
+    (folder / "record.json").write_text(json.dumps(record | {"confusion": []}))
+    assert set(pictures(folder)) == {"partition", "lid_mixture"}
+    (folder / "journal.jsonl").write_text("{")
+    assert set(pictures(folder)) == {"partition"}
+    (folder / "scene.npz").unlink()
+    assert pictures(folder) == {}

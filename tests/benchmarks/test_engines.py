@@ -1,0 +1,166 @@
+"""Training passes by other means than the module's own: compiled, and stacked over clients. The same results up to rounding."""
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from running import learnt, loop
+from torch import Tensor, nn
+
+from benchmarks import models
+from benchmarks.compiled import CompiledEngine
+from benchmarks.config import RunConfig
+from benchmarks.errors import UserError
+from benchmarks.lockstep import LockstepEngine
+from methods.fedavg import FedAvg
+from methods.network import Network, Pure
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
+
+
+class Normalised(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.head = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 3)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.norm(self.conv(x)).relu().mean((2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+
+def module() -> nn.Module:
+    torch.manual_seed(3)
+    return Normalised()
+
+
+def images(count: int = 6, seed: int = 0) -> Tensor:
+    return torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
+
+
+def a_step(net: Network, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    net.train().grad.zero_()
+    output = net(x)
+    (output**2).sum().backward()
+    return output.detach(), net.grad.clone(), net.vector.clone()
+
+
+def close(first: Any, second: Any, tolerance: float = 2e-5) -> bool:
+    return all(torch.allclose(a, b, atol=tolerance, rtol=tolerance) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("part", ["forward", "features"])
+def test_a_pure_pass_gives_output_gradient_and_batch_norm_statistics(part: str) -> None:
+    net, pure = Network(module()).train(), Pure(module(), part)
+    weights = net.weights.clone().requires_grad_()
+    output, buffers = pure.run(weights, net.buffers.clone(), images())
+    (gradient,) = torch.autograd.grad((output**2).sum(), weights)
+    expected = net.plain(part, images())
+    (expected**2).sum().backward()
+    assert torch.equal(output, expected) and torch.equal(buffers, net.buffers) and not torch.equal(buffers, Network(module()).buffers)
+    assert torch.allclose(gradient, net.grad, atol=1e-6)
+
+
+@needs_compiler
+def test_the_compiled_engine_equals_the_module_and_leaves_short_batches_to_it() -> None:
+    engine = CompiledEngine(module, batch_size=6)
+    net, plain = Network(module(), engine), Network(module())
+    for count in (6, 5):
+        assert close(a_step(net, images(count)), a_step(plain, images(count)))
+        net.load(plain.vector)
+    assert [shape[0] for _, shape in engine._compiled] == [6]
+
+
+@needs_compiler
+@pytest.mark.parametrize("method", ["fedavg", "lsg"])
+def test_a_compiled_run_equals_a_plain_one_and_repeats_to_the_byte_whatever_the_executor(configure: Callable[..., RunConfig], method: str) -> None:
+    plain = loop(configure(f"method={method}", "train.compile=false"))
+    compiled = [loop(configure(f"method={method}", "train.compile=true", f"executor={name}", "force=true")) for name in ("serial", "processes")]
+    assert learnt(compiled[0]) == learnt(compiled[1])
+    first, second = compiled[0].method.models["model"], plain.method.models["model"]
+    assert torch.allclose(first, second, atol=1e-5) and not torch.equal(first, second), "equal to the last bit: was anything compiled?"
+
+
+def test_auto_compiles_long_runs_only(configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import compiled
+
+    monkeypatch.setattr(compiled.CompiledEngine, "prepare", lambda self, shape: None)
+    monkeypatch.setattr(compiled.shutil, "which", lambda name: f"/usr/bin/{name}")
+    sizes = np.array([500, 495])  # 50 steps an epoch for both
+    config = configure("train.local_epochs=5", "train.batch_size=10", "budget.participations=399")
+    assert compiled.choose(config, sizes, (1, 8, 8), module) is None
+    config = configure("train.local_epochs=5", "train.batch_size=10", "budget.participations=400")
+    assert compiled.choose(config, sizes, (1, 8, 8), module) is not None
+    monkeypatch.setattr(compiled.shutil, "which", lambda name: None)
+    assert compiled.choose(config, sizes, (1, 8, 8), module) is None
+    with pytest.raises(UserError, match="train.compile=true needs a C\\+\\+ compiler"):
+        compiled.choose(configure("train.compile=true"), sizes, (1, 8, 8), module)
+
+
+def test_compiling_does_not_change_the_identity_of_a_run(configure: Callable[..., RunConfig]) -> None:
+    assert configure("train.compile=true").run_id == configure("train.compile=false").run_id
+    with pytest.raises(UserError, match="train.compile='yes please' is not legal; legal: auto, true, false"):
+        configure("train.compile=yes please")
+
+
+def test_lockstep_stacks_equal_shapes_and_lets_clients_part_ways() -> None:
+    """Three clients with 2, 2 and 3 steps, the second with a short batch in its last."""
+    engine = LockstepEngine(module)
+    batches = [[images(4, 0), images(4, 1)], [images(4, 2), images(3, 3)], [images(4, 4), images(4, 5), images(4, 6)]]
+
+    def visit(own: list[Tensor], net: Network) -> list[Any]:
+        return [a_step(net, x) for x in own]
+
+    nets = [Network(module(), engine) for _ in batches]
+    stacked = engine.together([partial(visit, own, net) for own, net in zip(batches, nets, strict=True)])
+    for ours, own in zip(stacked, batches, strict=True):
+        for step, expected in zip(ours, visit(own, Network(module())), strict=True):
+            assert close(step, expected)
+
+
+def test_features_and_head_apart_pass_gradients_on_in_lockstep() -> None:
+    engine = LockstepEngine(module)
+
+    def gradient(net: Network) -> Tensor:
+        net.train().head(net.features(images())).square().sum().backward()
+        return net.grad
+
+    nets = [Network(module(), engine) for _ in range(2)]
+    ours = engine.together([partial(gradient, net) for net in nets])
+    assert close(ours, [gradient(Network(module()))] * 2)
+
+
+def test_an_error_of_one_client_ends_the_round_instead_of_waiting_for_ever(configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configure("executor=vectorized")
+    original = FedAvg.local_update
+
+    def local_update(self: FedAvg, client: Any, *others: Any) -> Any:
+        if client.id % 2:
+            raise ValueError("no more")
+        return original(self, client, *others)
+
+    monkeypatch.setattr(FedAvg, "local_update", local_update)
+    with pytest.raises(ValueError, match="no more"):
+        loop(config)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedprox", "median", "arfl", "symmetric_ce", "lsg", "coteaching", "rofl", "fedcorr", "feddyn"])
+def test_vectorized_equals_serial_up_to_rounding(configure: Callable[..., RunConfig], method: str) -> None:
+    """On clients of unequal sizes, so that some wait for others with shorter batches."""
+    overrides = (f"method={method}", "partition=dirichlet", "budget.participations=16", "force=true")
+    serial, stacked = (loop(configure(*overrides, f"executor={name}")) for name in ("serial", "vectorized"))
+    for name, model in serial.method.models.items():
+        assert torch.allclose(model, stacked.method.models[name], atol=1e-4, rtol=1e-3)
+    assert [row["participations"] for row in serial.curve] == [row["participations"] for row in stacked.curve]
+
+
+@pytest.mark.parametrize("name", ["lenet5", "cnn9", "mlp", "digits_cnn", "resnet18"])
+def test_networks_have_a_pure_form(name: str) -> None:
+    net = Network(models.build(name, 4, (3, 32, 32)))
+    output, buffers = Pure(net.module, "forward").run(net.weights, net.buffers, torch.zeros(2, 3, 32, 32))
+    assert output.shape == (2, 4) and buffers.shape == net.buffers.shape
