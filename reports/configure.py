@@ -28,23 +28,30 @@ class NotConfigured(Exception):
 
 def configured(overrides: Iterable[str], scale: str) -> dict[str, Any]:
     """What can change a number, under dotted keys. Raises NotConfigured."""
-    given = list(overrides)
+    given = tuple(overrides)
     check_choices(given)
+    return dict(_configured(CONF, given, scale))
+
+
+@cache
+def _configured(folder: Path, given: tuple[str, ...], scale: str) -> dict[str, Any]:
     groups = tuple(override for override in given if "." not in override.partition("=")[0])
-    config = _chosen(CONF, (*groups, f"scale={scale}")).copy()
+    config = _chosen(folder, (*groups, f"scale={scale}")).copy()
     for override in OverridesParser.create().parse_overrides([text for text in given if text not in groups]):
         try:
             OmegaConf.update(config, override.key_or_group, override.value())
         except OmegaConfBaseException as error:
             raise NotConfigured(f"{override.input_line}: {_first_line(error)}") from error
     # A network chosen on the command line is merged over the scale's own; parameters of the latter do not belong to it.
-    legal = OmegaConf.load(CONF / "model" / f"{config.model.name}.yaml")
+    legal = OmegaConf.load(folder / "model" / f"{config.model.name}.yaml")
     config.model = {key: value for key, value in config.model.items() if key in legal}
     try:
         plain = {name: OmegaConf.to_container(config[name], resolve=True) for name in (*SCIENCE, *WORLD)}
     except (OmegaConfBaseException, ValueError) as error:
         raise NotConfigured(_first_line(error)) from error
-    return flatten(plain)
+    flat = flatten(plain)
+    flat.pop("train.compile", None)  # how passes are computed; no part of a record's configuration
+    return flat
 
 
 def check_choices(overrides: Iterable[str]) -> None:

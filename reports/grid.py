@@ -1,10 +1,11 @@
-"""A table ready to be written, with bold entries and note marks, and its two writers: Markdown and LaTeX."""
+"""A table ready to be written, with bold entries and note marks, and its writers: Markdown, LaTeX and HTML."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from html import escape as escape_html
 from itertools import groupby
 
 DASH = "–"
@@ -170,3 +171,46 @@ def _latex_lines(members: Sequence[Line]) -> list[str]:
             lines.append(r"\addlinespace")
         lines.append(" & ".join([_latex(line.label), escape(line.kind), *map(_latex, line.entries)]) + r" \\")
     return lines
+
+
+def html(grid: Grid) -> str:
+    """A table and its notes, without styles: classes say whose numbers a line has and where nothing ran."""
+    lines = []
+    for line in grid.lines:
+        label = f'<th scope="rowgroup" rowspan="{_height(grid)}">{_html(line.label)}</th>' if line.label.text else ""
+        start = f'<tr class="{escape_html(line.kind)}{" first" if line.label.text else ""}">{label}<th scope="row">'
+        cells = "".join(_html_cell(entry) for entry in line.entries)
+        lines.append((line.group, f"{start}{escape_html(line.kind)}</th>{cells}</tr>"))
+    body = []
+    for group, members in groupby(lines, key=lambda line: line[0]):
+        width = 2 + len(grid.columns)
+        title = f'<tr class="group"><th colspan="{width}" scope="colgroup">{escape_html(group)}</th></tr>'
+        body.append(f"<tbody>{title if group else ''}{''.join(text for _, text in members)}</tbody>")
+    notes = [f"<li>{f'<sup>{mark}</sup> ' if mark else ''}{escape_html(text)}</li>" for mark, text in grid.notes]
+    head = "".join(f"<tr>{row}</tr>" for row in _html_header(grid.columns))
+    caption = f"<caption>{escape_html(grid.caption)}</caption>"
+    table = f'<table id="{escape_html(grid.name)}">{caption}<thead>{head}</thead>{"".join(body)}</table>'
+    return f'<div class="scroll" tabindex="0">{table}</div>' + (f"<ul>{''.join(notes)}</ul>" if notes else "")
+
+
+def _height(grid: Grid) -> int:
+    """Lines of a row: the kinds that are told apart."""
+    return len(dict.fromkeys(line.kind for line in grid.lines))
+
+
+def _html(entry: Entry) -> str:
+    text = f"<b>{escape_html(entry.text)}</b>" if entry.bold else escape_html(entry.text)
+    return text + (f"<sup>{','.join(entry.marks)}</sup>" if entry.marks else "")
+
+
+def _html_cell(entry: Entry) -> str:
+    return ('<td class="none">' if entry.text == DASH else "<td>") + f"{_html(entry)}</td>"
+
+
+def _html_header(columns: Sequence[Column]) -> list[str]:
+    names = "".join(f'<th scope="col">{_html(column.entry)}</th>' for column in columns)
+    if not any(column.group for column in columns):
+        return [f'<td colspan="2"></td>{names}']
+    groups = [(group, len(list(members))) for group, members in groupby(columns, key=lambda column: column.group)]
+    above = "".join(f'<th scope="colgroup" colspan="{span}">{escape_html(group)}</th>' for group, span in groups)
+    return [f'<td colspan="2" rowspan="2"></td>{above}', names]

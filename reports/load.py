@@ -35,18 +35,21 @@ class Runs:
     done: pd.DataFrame
     lost: pd.DataFrame  # diverged and failed runs: never results, but a mean over the other seeds must say so
     warnings: tuple[str, ...]
+    under_way: tuple[Path, ...] = ()  # folders of runs that have not ended
 
 
 def load(folders: Iterable[str | Path]) -> Runs:
     """All records below the folders. Whatever is left out is in `warnings`, a line each."""
     rows: dict[str, dict[str, Any]] = {}
     warnings: list[str] = []
+    under_way: list[Path] = []
     for folder in map(Path, folders):
         if not folder.is_dir():
             warnings.append(f"{folder}: no such folder")
         for place, ended in _places(folder):
             if not ended:
-                warnings.append(f"{place}: unfinished, no record.json yet; left out")
+                warnings.append(unfinished(place))
+                under_way.append(place)
                 continue
             try:
                 row = _row(place)
@@ -65,7 +68,12 @@ def load(folders: Iterable[str | Path]) -> Runs:
     ordered = sorted(rows.values(), key=lambda row: (row["method.name"], row["seed"], row["run_id"]))
     done = [row for row in ordered if row["status"] == "done"]
     lost = [row for row in ordered if row["status"] != "done"]
-    return Runs(_frame(done), _frame(lost), tuple(warnings))
+    return Runs(_frame(done), _frame(lost), tuple(warnings), tuple(under_way))
+
+
+def unfinished(place: Path) -> str:
+    """The warning about a run that has not ended; a reader that shows such runs takes it back."""
+    return f"{place}: unfinished, no record.json yet; left out"
 
 
 def read_curve(folder: Path) -> pd.DataFrame:
