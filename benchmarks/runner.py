@@ -85,11 +85,12 @@ def run_cell(config: RunConfig, tracker: Tracker) -> dict[str, Any]:
 class Run:
     """The state of one run between its rounds."""
 
-    def __init__(self, config: RunConfig, tracker: Tracker):
+    def __init__(self, config: RunConfig, tracker: Tracker, world: scene.Scene | None = None):
+        """In the configured scene, or in another `world` on the same data."""
         self.config, self.tracker = config, tracker
         self.dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
         models.check(config.model.name, self.dataset.shape, config.model.params)
-        self.scene = scene.build(config, self.dataset)
+        self.scene = world or scene.build(config, self.dataset)
         self.method, self.spec = check_method(config, self.dataset)
 
         dataset, noisy = self.dataset, torch.from_numpy(self.scene.noise.labels)
@@ -129,23 +130,28 @@ class Run:
         self.tracker.plan(method.planned_participations, self.curve)
         last_save = time.monotonic()
         while (stage := method.stage(self.round)) is not None:
-            started = time.perf_counter()
-            ctx = self.context(stage)
-            before = fleet.meter.participations
-            ids = method.select(fleet, ctx)
-            method.begin_round(fleet, ids, ctx)
-            replies = fleet.ask(ids, method.local_update, method.payload, ctx, participation=True)
-            if replies:
-                method.aggregate(replies, ctx)
-            method.end_round(fleet, ctx)
-            self.seconds["method"] += time.perf_counter() - started
-            self.round += 1
-            if self._due(before, stage):
-                self._evaluate(stage)
+            self.play_round(stage)
             self.tracker.advance(self.round, stage, fleet.meter.participations)
             if time.monotonic() - last_save >= self.config.checkpoint.every_seconds:
                 self._save()
                 last_save = time.monotonic()
+
+    def play_round(self, stage: str) -> None:
+        """One round, and a test when one is due."""
+        method, fleet = self.method, self.fleet
+        started = time.perf_counter()
+        ctx = self.context(stage)
+        before = fleet.meter.participations
+        ids = method.select(fleet, ctx)
+        method.begin_round(fleet, ids, ctx)
+        replies = fleet.ask(ids, method.local_update, method.payload, ctx, participation=True)
+        if replies:
+            method.aggregate(replies, ctx)
+        method.end_round(fleet, ctx)
+        self.seconds["method"] += time.perf_counter() - started
+        self.round += 1
+        if self._due(before, stage):
+            self._evaluate(stage)
 
     def _due(self, participations_before: int, stage: str) -> bool:
         step = self.config.evaluate.every * self.spec.clients_per_round
