@@ -4,7 +4,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -23,27 +23,35 @@ BARE = "bare eager loop, flat vector, 2 processes"
 
 
 def reference(repeats: int, tell: Tell) -> dict[str, Any]:
-    """The reference work, a round at a time: ours by executor, and bare loops."""
+    """The reference work on two processes, a round at a time: ours and bare loops."""
+    bare = {BARE: {}, "bare compiled steps, 2 processes": {"compiled": True}}
+    ours = {
+        "ours, processes (default)": ("executor=processes", "executor.workers=2"),
+        "ours, processes, train.compile=true": ("executor=processes", "executor.workers=2", "train.compile=true"),
+    }
+    return _rounds(bare, ours, BARE, repeats, tell)
+
+
+def one_process(repeats: int, tell: Tell) -> dict[str, Any]:
+    """The same on one process."""
+    name = "bare eager loop, flat vector, 1 process"
+    ours = {"ours, serial": ("executor=serial",), "ours, vectorized": ("executor=vectorized",)}
+    return _rounds({name: {"processes": 1}}, ours, name, min(repeats, 3), tell)
+
+
+def _rounds(bare: Mapping[str, dict[str, Any]], ours: Mapping[str, tuple[str, ...]], baseline: str, repeats: int, tell: Tell) -> dict[str, Any]:
     config, dataset, world = reference_data()
-    module = build_module(config, dataset)
     with ExitStack() as stack:
         candidates: dict[str, Callable[[], Any]] = {}
-        for name, settings in {BARE: {}, "bare compiled steps, 2 processes": {"compiled": True}, "bare eager loop, 1 process": {"processes": 1}}.items():
+        for name, settings in bare.items():
             tell(f"prepares: {name}")
-            bare = BareFederation(dataset, world.parts, module, **settings)  # type: ignore[arg-type]
-            stack.callback(bare.close)
-            candidates[name] = bare.round
-        ours = {
-            "ours, processes (default)": ("executor=processes", "executor.workers=2"),
-            "ours, processes, train.compile=true": ("executor=processes", "executor.workers=2", "train.compile=true"),
-            "ours, serial": ("executor=serial",),
-            "ours, vectorized": ("executor=vectorized",),
-        }
+            federation = BareFederation(dataset, world.parts, build_module(config, dataset), **settings)
+            stack.callback(federation.close)
+            candidates[name] = federation.round
         for name, overrides in ours.items():
             tell(f"prepares: {name}")
-            run = stack.enter_context(opened(*overrides))
-            candidates[name] = partial(play, run, 1)
-        return take_turns(candidates, BARE, repeats, tell)
+            candidates[name] = partial(play, stack.enter_context(opened(*overrides)), 1)
+        return take_turns(candidates, baseline, repeats, tell)
 
 
 def resnet18(repeats: int, tell: Tell) -> dict[str, Any]:
@@ -246,7 +254,7 @@ def _own_memory() -> float:
 
 def two_cells_at_once(repeats: int, tell: Tell) -> dict[str, Any]:
     """A grid of four cells on digits with joblib's launcher, two at a time, against one at a time; one thread each."""
-    cells = ("-m", "seed=1,2,3,4", "executor=serial", "dataset=digits", "noise.rho=0.6")
+    cells = ("-m", "seed=1,2,3,4", "executor=serial", "dataset=digits", "budget.participations=300")
     return take_turns(
         {
             "one cell at a time": lambda: _command(*cells),
@@ -272,6 +280,7 @@ def _command(*arguments: str) -> None:
 
 PARTS: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "reference": reference,
+    "one_process": one_process,
     "resnet18": resnet18,
     "evaluation": evaluating,
     "methods": methods,

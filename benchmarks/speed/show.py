@@ -8,6 +8,7 @@ from rich.table import Table
 
 TITLES = {
     "reference": "Reference work: LeNet-5, CIFAR-10, 10 clients x 500 images x 5 epochs in batches of 10, and a test: seconds per round",
+    "one_process": "The same on one process",
     "resnet18": "ResNet-18: two visits of three steps of 10 images",
     "evaluation": "Three tests of LeNet-5 on 10,000 images",
     "threads": "Threads inside a step: an epoch on one client of 500 images, bare loop in one process",

@@ -87,4 +87,4 @@ def test_bad_input_is_one_line(arguments: list[str], line: str, capsys: pytest.C
 
 def test_help_names_the_parts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    assert "reference, resnet18, evaluation" in capsys.readouterr().out
+    assert "reference, one_process, resnet18, evaluation" in capsys.readouterr().out
