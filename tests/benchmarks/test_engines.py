@@ -92,9 +92,9 @@ def test_auto_compiles_long_runs_only(configure: Callable[..., RunConfig], monke
     monkeypatch.setattr(compiled.CompiledEngine, "prepare", lambda self, shape: None)
     monkeypatch.setattr(compiled.shutil, "which", lambda name: f"/usr/bin/{name}")
     sizes = np.array([500, 495])  # 50 steps an epoch for both
-    config = configure("train.local_epochs=5", "train.batch_size=10", "budget.participations=399")
+    config = configure("train.compile=auto", "train.local_epochs=5", "train.batch_size=10", "budget.participations=399")
     assert compiled.choose(config, sizes, (1, 8, 8), module) is None
-    config = configure("train.local_epochs=5", "train.batch_size=10", "budget.participations=400")
+    config = configure("train.compile=auto", "train.local_epochs=5", "train.batch_size=10", "budget.participations=400")
     assert compiled.choose(config, sizes, (1, 8, 8), module) is not None
     monkeypatch.setattr(compiled.shutil, "which", lambda name: None)
     assert compiled.choose(config, sizes, (1, 8, 8), module) is None
