@@ -74,7 +74,7 @@ def measure(arguments: Sequence[str]) -> int:
         results[name] = PARTS[name](int(options["repeats"]), partial(say, name))
         say(name, f"took {time.monotonic() - started:.0f} s")
         ordered = {part: results[part] for part in PARTS if part in results}
-        write_json(path, {"cores": len(os.sched_getaffinity(0)), "repeats": int(options["repeats"]), "versions": versions(), "parts": ordered})
+        write_json(path, {"cores": len(os.sched_getaffinity(0)), "versions": versions(), "parts": ordered})
     for table in tables({part: results[part] for part in chosen}):
         console.print(table)
     for picture in draw(results, folder):
