@@ -8,18 +8,18 @@ of the plain passes up to rounding, and are the same bytes from run to run: whic
 import os
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks import kernels
 from benchmarks.config import RunConfig
 from benchmarks.errors import UserError
 from methods.network import Network, Pure
 
-REPAID_AFTER = 100_000  # steps of a run from which compilation (seconds) is repaid by the steps' gain (some tenths of a millisecond each)
+REPAID_AFTER = 50_000  # steps of a run from which compilation (25 s the first time, then 5 s) is repaid by the steps (a millisecond less each)
 
 Passes = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # see methods.network.Pure.run
 
@@ -28,7 +28,7 @@ def choose(config: RunConfig, client_sizes: np.ndarray, shape: tuple[int, ...], 
     """The engine that `train.compile` asks for, ready; None: the networks' own passes."""
     train = config.train
     steps = config.budget.participations * train.local_epochs * float(np.ceil(client_sizes / train.batch_size).mean())
-    there = shutil.which(os.environ.get("CXX", "g++")) is not None
+    there = shutil.which(kernels.compiler()) is not None
     if config.compile is True and not there:
         raise UserError("train.compile=true needs a C++ compiler, and g++ is not found; legal here: train.compile=false, or CXX=...")
     if config.executor.name == "vectorized" or not (config.compile is True or (config.compile == "auto" and steps >= REPAID_AFTER and there)):
@@ -39,14 +39,20 @@ def choose(config: RunConfig, client_sizes: np.ndarray, shape: tuple[int, ...], 
 
 
 class CompiledEngine:
-    """Computes the passes of whole batches of images; those of an epoch's short last batch, and of anything else, are left to the module."""
+    """Computes training passes of whole batches of images; an epoch's short last batch, and anything else, is left to the module.
+
+    Passes that score or test, in batches of hundreds, need no compiler, only the kernels.
+    """
 
     def __init__(self, build_module: Callable[[], nn.Module], batch_size: int):
         self._build_module, self._batch_size = build_module, batch_size
         self._compiled: dict[tuple[str, torch.Size], Passes] = {}
 
     def __call__(self, net: Network, part: str, x: Tensor) -> Tensor:
-        if x.dim() != 4 or len(x) % self._batch_size or x.requires_grad:
+        if not torch.is_grad_enabled():
+            with kernels.InsteadOfTorch():
+                return net.plain(part, x)
+        if not net.learns or x.dim() != 4 or len(x) % self._batch_size or x.requires_grad:
             return net.plain(part, x)
         key = (part, x.shape)
         if key not in self._compiled:
@@ -65,7 +71,7 @@ class CompiledEngine:
 def compile_passes(pure: Pure) -> Passes:
     """Compiled at the first call, for the shapes of that call."""
     # Some seconds of imports that other runs need not spend; the cache of compiled code outlives the machine's /tmp.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "fln-compiled"))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels.CACHE))
     from torch._functorch.aot_autograd import aot_function
     from torch._functorch.partitioners import default_partition
     from torch._inductor import config
@@ -74,7 +80,8 @@ def compile_passes(pure: Pure) -> Passes:
 
     # Channels-last copies cost more than they bring for small batches; dropout draws what the plain network draws;
     # and no pool of compiling processes may be alive when workers are forked.
-    settings = {"layout_optimization": False, "fallback_random": True, "compile_threads": 1}
+    # Shapes are checked here, once, not at every call.
+    settings = {"layout_optimization": False, "fallback_random": True, "compile_threads": 1, "size_asserts": False, "alignment_asserts": False}
 
     def compiler(backward: bool) -> Callable[..., Any]:
         def compile_graph(graph: torch.fx.GraphModule, inputs: Any) -> Any:
@@ -89,5 +96,5 @@ def compile_passes(pure: Pure) -> Passes:
         fw_compiler=compiler(backward=False),
         bw_compiler=compiler(backward=True),
         partition_fn=default_partition,
-        decompositions=select_decomp_table(),
+        decompositions=kernels.added_to(select_decomp_table()),
     )

@@ -98,7 +98,7 @@ class LockstepEngine:
         return results
 
     def __call__(self, net: Network, part: str, x: Tensor) -> Tensor:
-        return StackedPass.apply(net.leaf, x, self, net, part)
+        return StackedPass.apply(net.leaf, x, self, net, part) if net.learns else net.plain(part, x)
 
     def ask(self, key: Hashable, answer_all: Callable[[list[Request]], None], *arguments: Any) -> Any:
         request = Request(self._own.order, key, answer_all, arguments)

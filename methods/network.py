@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-Engine = Callable[["Network", str, Tensor], Tensor]  # computes a training pass of a network: which part of it, and its input
+Engine = Callable[["Network", str, Tensor], Tensor]  # computes a pass of a network: which part of it, and its input
 
 
 class Network:
@@ -14,7 +14,7 @@ class Network:
 
     `vector` is what travels; `weights` is its trainable prefix; `grad` is the gradient of `weights`; `start` is the vector last loaded, that is
     the model as the client received it. Integer buffers (batch-norm's step counter) stay behind: nothing reads them.
-    An engine, where there is one, computes the passes that train; all others, and without an engine all of them, are the module's own.
+    An engine, where there is one, computes the passes; without one they are the module's own.
     """
 
     def __init__(self, module: nn.Module, engine: Engine | None = None):
@@ -52,9 +52,12 @@ class Network:
         return self._pass("head", h)
 
     def _pass(self, part: str, x: Tensor) -> Tensor:
-        if self._engine is not None and self.module.training and torch.is_grad_enabled():
-            return self._engine(self, part, x)
-        return self.plain(part, x)
+        return self.plain(part, x) if self._engine is None else self._engine(self, part, x)
+
+    @property
+    def learns(self) -> bool:
+        """Whether a pass now is one that trains."""
+        return self.module.training and torch.is_grad_enabled()
 
     def plain(self, part: str, x: Tensor) -> Any:
         """A pass of the module itself."""

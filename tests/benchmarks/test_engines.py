@@ -74,6 +74,8 @@ def test_the_compiled_engine_equals_the_module_and_leaves_short_batches_to_it() 
         assert close(a_step(net, images(count)), a_step(plain, images(count)))
         net.load(plain.vector)
     assert [shape[0] for _, shape in engine._compiled] == [6]
+    with torch.no_grad():
+        assert close([net.eval()(images(7))], [plain.eval()(images(7))]) and not net.learns
 
 
 @needs_compiler
@@ -92,9 +94,9 @@ def test_auto_compiles_long_runs_only(configure: Callable[..., RunConfig], monke
     monkeypatch.setattr(compiled.CompiledEngine, "prepare", lambda self, shape: None)
     monkeypatch.setattr(compiled.shutil, "which", lambda name: f"/usr/bin/{name}")
     sizes = np.array([500, 495])  # 50 steps an epoch for both
-    config = configure("train.compile=auto", "train.local_epochs=5", "train.batch_size=10", "budget.participations=399")
+    config = configure("train.compile=auto", "train.local_epochs=5", "train.batch_size=10", "budget.participations=199")
     assert compiled.choose(config, sizes, (1, 8, 8), module) is None
-    config = configure("train.compile=auto", "train.local_epochs=5", "train.batch_size=10", "budget.participations=400")
+    config = configure("train.compile=auto", "train.local_epochs=5", "train.batch_size=10", "budget.participations=200")
     assert compiled.choose(config, sizes, (1, 8, 8), module) is not None
     monkeypatch.setattr(compiled.shutil, "which", lambda name: None)
     assert compiled.choose(config, sizes, (1, 8, 8), module) is None
