@@ -16,7 +16,7 @@ HELP = """How fast the suite is, against hand-written loops that do the same wor
 
   python -m benchmarks.speed [parts=NAME,...] [repeats=N] [out=FOLDER]
 
-  parts    {parts}; default all of them, some 25 minutes
+  parts    {parts}; default all of them, some 35 minutes
   repeats  turns that every candidate takes (default 7); one more, to warm up, is not counted
   out      where speed.json, speed.png and growth.png go (default reports/reproductions/speed)
 

@@ -7,19 +7,21 @@ from typing import Any
 import numpy as np
 
 
-def take_turns(candidates: Mapping[str, Callable[[], Any]], baseline: str, repeats: int, tell: Callable[[str], None]) -> dict[str, dict[str, float]]:
-    """Seconds and ratio to the baseline for each candidate: medians and quartiles over the turns. One turn more, the first, is not counted."""
+def take_turns(
+    candidates: Mapping[str, Callable[[], Any]], baseline: str, repeats: int, tell: Callable[[str], None], warm_up: bool = True
+) -> dict[str, dict[str, float]]:
+    """Seconds and ratio to the baseline for each candidate: medians and quartiles over the turns. One turn more, to warm up, is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     order = list(candidates)
-    for turn in range(repeats + 1):
-        tell(f"turn {turn} of {repeats}")
+    for turn in range(0 if warm_up else 1, repeats + 1):
+        tell(f"turn {turn} of {repeats}" if turn else "warms up")
         for name in order:
             started = time.perf_counter()
             candidates[name]()
             seconds[name].append(time.perf_counter() - started)
         order = order[1:] + order[:1]  # nobody always follows the same one
-    base = np.array(seconds[baseline][1:])
-    return {name: summary(np.array(values[1:]), base) for name, values in seconds.items()}
+    counted = {name: np.array(values[1 if warm_up else 0 :]) for name, values in seconds.items()}
+    return {name: summary(values, counted[baseline]) for name, values in counted.items()}
 
 
 def summary(seconds: np.ndarray, baseline: np.ndarray) -> dict[str, float]:

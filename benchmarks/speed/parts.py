@@ -171,16 +171,19 @@ def first_stage(repeats: int, tell: Tell) -> dict[str, Any]:
 
 
 def threads(repeats: int, tell: Tell) -> dict[str, Any]:
-    """One visit at a time, as in FedCorr's first stage: does a second thread inside a step help? A bare epoch on one client of 500 images."""
+    """One visit at a time, as in FedCorr's first stage: does a second thread inside a step help, and how does it compare with compiled passes?"""
     config, dataset, world = reference_data()
+    one_visit = ("executor=serial", "federation.clients_per_round=1", "train.local_epochs=1", "evaluate.every=1000000")
     with ExitStack() as stack:
         candidates: dict[str, Callable[[], Any]] = {}
         for count in (1, 2):
             bare = BareFederation(dataset, world.parts, build_module(config, dataset), processes=1, threads=count, clients_per_round=1, epochs=1)
             stack.callback(bare.close)
             bare.test = lambda batch_size=500: 0.0  # type: ignore[method-assign]
-            candidates[f"{count} thread{'s' if count > 1 else ''}"] = bare.round
-        return take_turns(candidates, "1 thread", 3 * repeats, tell)
+            candidates[f"bare eager loop, {count} thread{'s' if count > 1 else ''}"] = bare.round
+        for compiled in ("false", "true"):
+            candidates[f"ours, 1 thread, train.compile={compiled}"] = partial(play, stack.enter_context(opened(*one_visit, f"train.compile={compiled}")), 1)
+        return take_turns(candidates, "bare eager loop, 1 thread", 3 * repeats, tell)
 
 
 def growth(repeats: int, tell: Tell) -> dict[str, Any]:
@@ -253,16 +256,17 @@ def _own_memory() -> float:
 
 
 def two_cells_at_once(repeats: int, tell: Tell) -> dict[str, Any]:
-    """A grid of four cells on digits with joblib's launcher, two at a time, against one at a time; one thread each."""
-    cells = ("-m", "seed=1,2,3,4", "executor=serial", "dataset=digits", "budget.participations=300")
+    """A grid of four cells of some two minutes with joblib's launcher, two at a time, against one at a time; one thread each. One turn: it takes long."""
+    cells = ("-m", "seed=1,2,3,4", "executor=serial", "dataset=cifar10", "budget.participations=200")
     return take_turns(
         {
             "one cell at a time": lambda: _command(*cells),
             "two at a time, joblib": lambda: _command(*cells, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
         },
         "one cell at a time",
-        min(repeats, 2),
+        1,
         tell,
+        warm_up=False,
     )
 
 

@@ -11,8 +11,8 @@ TITLES = {
     "one_process": "The same on one process",
     "resnet18": "ResNet-18: two visits of three steps of 10 images",
     "evaluation": "Three tests of LeNet-5 on 10,000 images",
-    "threads": "Threads inside a step: an epoch on one client of 500 images, bare loop in one process",
-    "grid": "A grid of four cells on digits",
+    "threads": "One visit at a time, as in FedCorr's first stage: an epoch on one client of 500 images",
+    "grid": "A grid of four cells: LeNet-5, CIFAR-10, 20 rounds each",
     "start_up": "Start-up, seconds of the whole command",
 }
 

@@ -26,7 +26,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 def agree(ours: Tensor, exact: Tensor) -> bool:
-    return ours.shape == exact.shape and float((ours - exact).abs().max()) <= 1e-6 * float(exact.abs().max())
+    return ours.shape == exact.shape and float((ours - exact).abs().max()) <= 3e-6 * float(exact.abs().max())
 
 
 # images, channels, height, width, filters, side, padding: LeNet-5's two, and the corners of the layout
