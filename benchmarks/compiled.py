@@ -1,8 +1,9 @@
-"""Training passes as machine code (`train.compile`): after some seconds of compilation a small network's steps take less time.
+"""Training passes as machine code (`train.compile`): after some seconds of compilation a small network's steps take about half the time.
 
-Only a network's forward and backward pass are compiled, as functions of its flat vectors. Losses, random draws and whatever else a method does
-around them stay plain Python, so every method gains, third-party ones included, and none has to be written in a special way. Results equal those
-of the plain passes up to rounding, and are the same bytes from run to run: which passes are compiled depends on their shape alone.
+Only a network's forward and backward pass are compiled, as functions of its flat vectors; what the compiler can only hand on to a library, convolution
+and pooling, is done by kernels of our own where the network is small (kernels.py). Losses, random draws and whatever else a method does around them
+stay plain Python, so every method gains, third-party ones included, and none has to be written in a special way. Results equal those of the plain
+passes up to rounding, and are the same bytes from run to run: which passes are compiled depends on their shape alone.
 """
 
 import os
