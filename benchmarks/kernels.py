@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.errors import UserError
 
-CACHE = Path.home() / ".cache" / "fln-compiled"
+CACHE = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or Path.home() / ".cache" / "fln-compiled")  # torch's compiler writes there too
 LARGEST = 128  # channels times filters: beyond it torch's convolution, which fills its vectors with channels, is as fast
 FLAGS = ["-std=c++17", "-O3", "-march=native", "-shared", "-fPIC"]
 
@@ -117,11 +117,15 @@ def build() -> ctypes.CDLL:
     macros = run(compiler(), *FLAGS, "-dM", "-E", "-x", "c++", os.devnull)
     target = CACHE / f"kernels-{hashlib.sha256(source.read_bytes() + macros).hexdigest()[:16]}.so"
     if not target.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-            made = Path(folder, target.name)
-            run(compiler(), *FLAGS, str(source), "-o", str(made))
-            made.replace(target)
+        try:
+            CACHE.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+                made = Path(folder, target.name)
+                run(compiler(), *FLAGS, str(source), "-o", str(made))
+                made.replace(target)
+        except OSError as error:
+            legal = "train.compile=false, or TORCHINDUCTOR_CACHE_DIR=FOLDER"
+            raise UserError(f"train.compile cannot write to {CACHE} ({error.strerror}); legal: {legal}") from error
     return ctypes.CDLL(str(target))
 
 

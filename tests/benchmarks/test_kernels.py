@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,4 +132,11 @@ def test_what_the_kernels_can_do_goes_to_them_and_the_rest_to_torch(layer: torch
 def test_a_compiler_that_fails_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(UserError, match=r"train.compile: false failed: exit code 1; legal here: train.compile=false, or CXX=\.\.\."):
+        kernels.build()
+
+
+def test_a_cache_that_cannot_be_written_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(kernels, "CACHE", tmp_path / "file" / "cache")
+    with pytest.raises(UserError, match=r"cannot write to .*cache \(Not a directory\); legal: train.compile=false, or TORCHINDUCTOR_CACHE_DIR=FOLDER"):
         kernels.build()
