@@ -110,8 +110,8 @@ void convolve_by_blocks(const float* images, const float* weights, const float* 
     for (int c = 0; c < s.channels; c++)
       for (int j = 0; j < s.side; j++) {
         for (int f = 0; f < s.filters; f++) {
-          const int at = i * s.side + j;
-          ordered[(f / BLOCK * count + offsets.size()) * BLOCK + f % BLOCK] = weights[backwards ? (c * s.filters + f + 1) * square - 1 - at : (f * s.channels + c) * square + at];
+          const int at = i * s.side + j, from = backwards ? (c * s.filters + f + 1) * square - 1 - at : (f * s.channels + c) * square + at;
+          ordered[(f / BLOCK * count + offsets.size()) * BLOCK + f % BLOCK] = weights[from];
         }
         offsets.push_back(c * s.plane + i * s.stride + j);
       }
