@@ -31,7 +31,7 @@ def choose(config: RunConfig, client_sizes: np.ndarray, shape: tuple[int, ...], 
     steps = config.budget.participations * train.local_epochs * float(np.ceil(client_sizes / train.batch_size).mean())
     there = shutil.which(kernels.compiler()) is not None
     if config.compile is True and not there:
-        raise UserError("train.compile=true needs a C++ compiler, and g++ is not found; legal here: train.compile=false, or CXX=...")
+        raise UserError(f"train.compile=true needs a C++ compiler, and {kernels.compiler()} is not found; legal here: train.compile=false, or CXX=...")
     if config.executor.name == "vectorized" or not (config.compile is True or (config.compile == "auto" and steps >= REPAID_AFTER and there)):
         return None
     engine = CompiledEngine(build_module, train.batch_size)

@@ -159,7 +159,7 @@ def launch(job: Callable[[DictConfig], Any], cells: Sequence[Cell], overrides: S
         jobs = [[text for text in cell if not _is_of_hydra(text)] for cell, _ in cells]
         for result in launcher.launch(jobs, initial_job_idx=0):
             if result.status is JobStatus.FAILED:
-                result.return_value  # noqa: B018 - the attribute raises the job's exception
+                raise result._return_value  # what the job raised; the public attribute would print a line of its own first
 
 
 def _is_of_hydra(text: str) -> bool:

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -166,3 +167,12 @@ def test_networks_have_a_pure_form(name: str) -> None:
     net = Network(models.build(name, 4, (3, 32, 32)))
     output, buffers = Pure(net.module, "forward").run(net.weights, net.buffers, torch.zeros(2, 3, 32, 32))
     assert output.shape == (2, 4) and buffers.shape == net.buffers.shape
+
+
+def test_a_run_that_cannot_start_says_so_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from benchmarks import run
+
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert run.main(["scale=smoke", "train.compile=true", "executor=serial", f"runs_dir={tmp_path}"]) == 2
+    legal = "legal here: train.compile=false, or CXX=..."
+    assert capsys.readouterr().err.splitlines() == [f"error: train.compile=true needs a C++ compiler, and no-such-compiler is not found; {legal}"]
