@@ -81,7 +81,7 @@ def compile_passes(pure: Pure) -> Passes:
 
     # Channels-last copies cost more than they bring for small batches; dropout draws what the plain network draws;
     # and no pool of compiling processes may be alive when workers are forked.
-    # Shapes are checked here, once, not at every call.
+    # What is compiled is found by its shapes (CompiledEngine), so they need no check at every call.
     settings = {"layout_optimization": False, "fallback_random": True, "compile_threads": 1, "size_asserts": False, "alignment_asserts": False}
 
     def compiler(backward: bool) -> Callable[..., Any]:

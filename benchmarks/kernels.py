@@ -161,10 +161,9 @@ def convolve(library: ctypes.CDLL | None, x: Tensor, w: Tensor, bias: Tensor | N
     shrinks = side - 1 - 2 * padding
     out = x.new_empty(images, filters, height - shrinks, width - shrinks)
     if library is not None:
-        x, w = x.contiguous(), w.contiguous()
-        start = None if bias is None else bias.contiguous().data_ptr()
+        x, w, bias = x.contiguous(), w.contiguous(), None if bias is None else bias.contiguous()
         shape = Convolution(images, channels, height, width, filters, side, padding)
-        library.convolve(x.data_ptr(), w.data_ptr(), start, out.data_ptr(), shape, backwards)
+        library.convolve(x.data_ptr(), w.data_ptr(), None if bias is None else bias.data_ptr(), out.data_ptr(), shape, backwards)
     return out
 
 

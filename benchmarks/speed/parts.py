@@ -110,13 +110,13 @@ def counted_passes() -> Iterator[dict[str, int]]:
 
 def methods(repeats: int, tell: Tell) -> dict[str, Any]:
     """Seconds per visit of every method by FedAvg's, next to the ratio of network passes: whole small runs of 200 visits to clients of 100 images."""
+    import sklearn.mixture  # noqa: F401 - seconds, once, at the first mixture of a process: not what a method costs
+
     federation = ("federation.num_clients=20", "federation.clients_per_round=5", "budget.participations=200", "train.local_epochs=1")
     common = (*federation, "noise=rho_tau", "noise.rho=0.6", "noise.tau=0.5", "executor=serial", "evaluate.every=1000000")
     # The methods' own numbers of epochs are brought down with everybody's.
     own = {"fedcnml": ("method.scoring_epochs=1",), "jointopt": ("method.joint_epochs=2",), "dividemix": ("method.divide_epochs=2",)}
     names = [info.name for info in registry.list_methods() if info.cls.__module__.startswith("methods.")]
-    import sklearn.mixture  # noqa: F401 - seconds, once, at the first mixture of a process: not what a method costs
-
     seconds: dict[str, list[float]] = {name: [] for name in names}
     passes: dict[str, float] = {}
     for turn in range(min(repeats, 3)):

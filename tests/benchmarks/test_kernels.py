@@ -61,6 +61,12 @@ def test_a_convolution_and_its_gradients_are_exact_up_to_rounding(
     assert agree(ours[0], of_w) and agree(ours[1], of_bias)
 
 
+def test_strided_inputs_are_read_as_they_are_meant(operators: Any) -> None:
+    x, w, bias = normal(2, 9, 8, 3).float().permute(0, 3, 1, 2), normal(3, 3, 3, 4).float().permute(3, 0, 1, 2), normal(8).float()[::2]
+    assert not any(part.is_contiguous() for part in (x, w, bias))
+    assert agree(operators.convolve(x, w, bias, 0, False), F.conv2d(x.double(), w.double(), bias.double()))
+
+
 def test_what_an_earlier_call_left_behind_does_not_leak_into_a_gradient(operators: Any) -> None:
     """The vectors that reach past the last image meet zeros, not the NaN of a network that has diverged."""
     operators.weight_gradient(torch.full((4, 3, 12, 12), torch.nan), torch.full((4, 2, 8, 8), torch.nan), 5, 0)
