@@ -39,7 +39,7 @@ test: $(VENV)/.installed check
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 slow: $(VENV)/.installed
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0
 
 clean:
 	rm -rf $(VENV)

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,11 +19,13 @@ from PIL import Image
 from rich.console import Console
 from wandb.util import get_core_path
 
+from benchmarks import wandb_service
 from benchmarks.config import RunConfig, as_plain
 from benchmarks.record import FINISHED, without_home
 from benchmarks.tracking import Tracker
 
 ANSWER_SECONDS = 15.0  # that the server may take when a run opens
+OPEN_SECONDS = 60.0  # that all of it may take, W&B's own start included
 SEND_SECONDS = 60.0  # that sending may take when a run closes; what is left then lies on the disk
 READ_SECONDS = 60.0
 SETTINGS: dict[str, Any] = {
@@ -109,26 +110,27 @@ class WandbTracker(Tracker):
         config, params = self.config, self.config.tracking.params
         before = self._sessions()
         try:
-            wandb.setup(wandb.Settings(silent=True))
-            if mode == "online" and wandb.run is None and not wandb.login(prompt=False, verify=False):
-                raise ConnectionError("no login; `wandb login` makes one")
-            self._run = wandb.init(
-                project=params.project,
-                entity=params.entity,
-                id=config.run_id,
-                name=self.title,
-                group=config.part_of,
-                job_type=config.method.name,
-                tags=[config.dataset.name, config.noise.name, config.scale],
-                config=without_home(_whole(config)),
-                dir=self._folder,
-                mode=mode,
-                resume=None if config.force else "allow",
-                settings=wandb.Settings(**SETTINGS),
-            )
-            self._next = self._run.step if mode == "online" else _last_step(before) + 1  # what the server has, or this disk
-            self._run.define_metric("participations", hidden=True)
-            self._run.define_metric("*", step_metric="participations", step_sync=False)
+            with wandb_service.within(OPEN_SECONDS):
+                wandb.setup(wandb.Settings(silent=True))
+                if mode == "online" and wandb.run is None and not wandb.login(prompt=False, verify=False):
+                    raise ConnectionError("no login; `wandb login` makes one")
+                self._run = wandb.init(
+                    project=params.project,
+                    entity=params.entity,
+                    id=config.run_id,
+                    name=self.title,
+                    group=config.part_of,
+                    job_type=config.method.name,
+                    tags=[config.dataset.name, config.noise.name, config.scale],
+                    config=without_home(_whole(config)),
+                    dir=self._folder,
+                    mode=mode,
+                    resume=None if config.force else "allow",
+                    settings=wandb.Settings(**SETTINGS),
+                )
+                self._next = self._run.step if mode == "online" else _last_step(before) + 1  # what the server has, or this disk
+                self._run.define_metric("participations", hidden=True)
+                self._run.define_metric("*", step_metric="participations", step_sync=False)
         except Exception:
             self._leave()
             for session in set(self._sessions()) - set(before):
@@ -146,7 +148,8 @@ class WandbTracker(Tracker):
         if self._run is None:
             return
         try:
-            act(self._run)
+            with wandb_service.within(SEND_SECONDS):
+                act(self._run)
         except Exception as error:
             self.warn(f"goes on without W&B ({_first_line(error)})")
             self._leave()
@@ -156,7 +159,8 @@ class WandbTracker(Tracker):
         if run is None:
             return
         try:
-            run.finish(exit_code=exit_code)
+            with wandb_service.within(SEND_SECONDS + ANSWER_SECONDS):
+                run.finish(exit_code=exit_code)
         except Exception as error:
             self.warn(f"W&B was not sent all ({_first_line(error)}); the rest goes with: python -m wandb sync --include-online {self._shown('*run-*')}")
         self._leave()
@@ -165,8 +169,7 @@ class WandbTracker(Tracker):
         """End W&B's service, which must not be inherited by the next cell's workers, and its own logs, which name paths."""
         self._run = None
         if wandb.run is None:
-            with suppress(Exception, SystemExit):
-                wandb.teardown()
+            wandb_service.end()
         for session in self._sessions():
             for name in ("logs", "tmp"):
                 shutil.rmtree(session / name, ignore_errors=True)

@@ -47,6 +47,8 @@ def make(options: cli.Options) -> int:
     os.environ.setdefault("WANDB_HTTP_TIMEOUT", SECONDS)
     import wandb
 
+    from benchmarks import wandb_service
+
     board = workspace(options["entity"], options["project"])
     wandb.setup(wandb.Settings(silent=True))
     try:
@@ -64,7 +66,7 @@ def make(options: cli.Options) -> int:
             f"not sent ({reason}); written to {path}; after `wandb login`, this sends it: python -m reports.wandb_dashboard {again}"
         )
     finally:
-        wandb.teardown()
+        wandb_service.end()
     return 0
 
 

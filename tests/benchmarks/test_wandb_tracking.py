@@ -2,14 +2,13 @@
 
 import base64
 import csv
-import gc
 import getpass
 import hashlib
 import json
 import os
 import re
+import signal
 import socket
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ import wandb
 from rich.console import Console
 from wandb_server import wandb_server
 
+from benchmarks import wandb_run, wandb_service
 from benchmarks.config import RunConfig
 from benchmarks.run import main
 from benchmarks.runner import run_cell
@@ -74,6 +74,11 @@ def services() -> list[int]:
     """W&B's processes that this one has started."""
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     return [int(pid) for pid in children if b"wandb-core" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def signal_service(number: int) -> None:
+    (pid,) = services()
+    os.kill(pid, number)
 
 
 def test_every_cell_of_a_grid_is_a_run_that_equals_its_record(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -220,24 +225,40 @@ def test_online_falls_back_to_offline(key: str, reason: str, runs: Path, monkeyp
     assert session.name.startswith("offline-run-") and rows(session) == curve(run)
 
 
-def test_run_outlives_wandb(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """W&B's service is killed after the third test."""
+@pytest.mark.parametrize(("trouble", "words"), [(signal.SIGKILL, "goes on without W&B ("), (signal.SIGSTOP, "W&B was not sent all (")], ids=["dies", "hangs"])
+def test_run_outlives_wandb(trouble: int, words: str, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """W&B's service is killed, or stands still, after the third test."""
     shown = WandbTracker.evaluated
 
     def evaluated(self: WandbTracker, row: dict[str, Any]) -> None:
         shown(self, row)
         if row["round"] == 3:
-            (pid,) = services()
-            (service,) = (thing for thing in gc.get_objects() if type(thing) is subprocess.Popen and thing.pid == pid)
-            service.kill()
-            service.wait()  # W&B itself does not wait for a service that it has lost
+            signal_service(trouble)
+            monkeypatch.setattr(wandb_run, "SEND_SECONDS", 1.0)
+            monkeypatch.setattr(wandb_run, "ANSWER_SECONDS", 1.0)
 
     monkeypatch.setattr(WandbTracker, "evaluated", evaluated)
     assert main(OFFLINE) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "W&B" in line)
-    assert "goes on without W&B (" in line
+    assert words in line and services() == []
     (run,) = runs.glob("fedavg-*")
     assert json.loads((run / "record.json").read_text())["status"] == "done" and len(curve(run)) == 8
+
+
+def test_a_wandb_that_hangs_when_a_run_opens_costs_a_line(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    wandb.setup(wandb.Settings(silent=True))
+    signal_service(signal.SIGSTOP)
+    monkeypatch.setattr(wandb_run, "OPEN_SECONDS", 0.5)
+    assert main(OFFLINE) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "W&B" in line)
+    assert "goes on without W&B (" in line and services() == []
+
+
+def test_a_service_that_lost_the_request_to_end_is_ended() -> None:
+    wandb.setup(wandb.Settings(silent=True))
+    signal_service(signal.SIGSTOP)
+    wandb_service.end(seconds=0.5)
+    assert services() == []
 
 
 def test_disabled_writes_nothing_and_a_run_of_the_callers_own_stays(runs: Path) -> None:
