@@ -36,7 +36,7 @@ check: $(VENV)/.installed
 # The golden values of FedCorr's scenes are checked on the real CIFAR-10 labels; where no source is reached, those tests are skipped and say so.
 test: $(VENV)/.installed check
 	-$(BIN)/python -m benchmarks.data fetch cifar10 mnist
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0
 
 slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0
