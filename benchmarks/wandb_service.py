@@ -1,7 +1,7 @@
 """Limits on how long W&B is waited for.
 
 W&B's client talks to a process of its own, the service, and in places waits for it without a limit. A service that hangs, or that lost the request to
-end (about one in fifty times after a request that had run out of time), would hold up the run, or its end, for ever.
+end (it does so now and then after a request that had run out of time), would hold up the run, or its end, for ever.
 """
 
 import subprocess
