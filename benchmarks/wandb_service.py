@@ -18,10 +18,10 @@ END_SECONDS = 15.0  # that the service may take to end
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     """What is asked of W&B inside and takes longer costs the service its life, whereupon W&B's client raises an error."""
-    there = _service()
+    there = _service()  # now: wandb.teardown forgets it before it waits for it
 
     def kill() -> None:
-        process = there or _service()
+        process = there or _service()  # or it was started inside
         if process is not None:
             process.kill()
 
