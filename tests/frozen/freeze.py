@@ -1,0 +1,75 @@
+"""Digests of smoke runs and run ids of published cells. `python tests/frozen/freeze.py` writes them anew."""
+
+import hashlib
+import json
+import platform
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from running import SilentTracker, plain, timeless  # noqa: E402
+
+from benchmarks import experiments, grid  # noqa: E402
+from benchmarks.runner import Run  # noqa: E402
+
+FILE = Path(__file__).parent / "frozen.json"
+EXECUTORS = {"serial": ["executor=serial"], "processes": ["executor=processes", "executor.workers=2"]}
+SCALES = ("paper", "laptop")
+
+
+def environment() -> dict[str, str]:
+    """Bytes of trained weights depend on these; elsewhere the digests say nothing."""
+    return {
+        "machine": platform.machine(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__.split("+")[0],
+        "numpy": np.__version__,
+    }
+
+
+def digest_of_run(method: str, executor: str, runs_dir: str) -> str:
+    """Digest of curve without times, labels and final weights of a smoke run on digits."""
+    overrides = [f"method={method}", "scale=smoke", "noise.rho=0.6", f"runs_dir={runs_dir}", *EXECUTORS[executor]]
+    ((_, config),) = grid.expand(overrides)
+    run = Run(config, SilentTracker(config.run_dir))
+    try:
+        run.loop()
+    finally:
+        run.executor.close()
+    weights = {name: run.method.models[name] for name in sorted(run.method.models)}
+    labels = {k: run.fleet.labels(k) for k in range(run.fleet.num_clients)}
+    return digest([timeless(run.curve), plain(weights), plain(labels), run.scene.hash])
+
+
+def run_ids(experiment: str, scale: str) -> list[str]:
+    return [config.run_id for _, config in grid.expand([f"experiment={experiment}", f"scale={scale}"])]
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+
+
+def experiment_names() -> Iterable[str]:
+    return experiments.names(grid.CONF)
+
+
+def main() -> None:
+    from methods import registry
+
+    names = [info.name for info in registry.list_methods()]
+    with tempfile.TemporaryDirectory() as folder:
+        runs = {name: {where: digest_of_run(name, where, f"{folder}/{where}") for where in EXECUTORS} for name in names}
+    ids = {name: {scale: run_ids(name, scale) for scale in SCALES} for name in experiment_names()}
+    FILE.write_text(json.dumps({"environment": environment(), "runs": runs, "run_ids": ids}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
