@@ -25,14 +25,27 @@ REPAID_AFTER = 50_000  # steps of a run from which compilation (25 s the first t
 Passes = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # see methods.network.Pure.run
 
 
-def choose(config: RunConfig, client_sizes: np.ndarray, shape: tuple[int, ...], build_module: Callable[[], nn.Module]) -> "CompiledEngine | None":
+def choose(
+    config: RunConfig,
+    client_sizes: np.ndarray,
+    shape: tuple[int, ...],
+    build_module: Callable[[], nn.Module],
+) -> "CompiledEngine | None":
     """The engine that `train.compile` asks for, ready; None: the networks' own passes."""
     train = config.train
-    steps = config.budget.participations * train.local_epochs * float(np.ceil(client_sizes / train.batch_size).mean())
+    steps = (
+        config.budget.participations
+        * train.local_epochs
+        * float(np.ceil(client_sizes / train.batch_size).mean())
+    )
     there = shutil.which(kernels.compiler()) is not None
     if config.compile is True and not there:
-        raise UserError(f"train.compile=true needs a C++ compiler, and {kernels.compiler()} is not found; legal here: train.compile=false, or CXX=...")
-    if config.executor.name == "vectorized" or not (config.compile is True or (config.compile == "auto" and steps >= REPAID_AFTER and there)):
+        raise UserError(
+            f"train.compile=true needs a C++ compiler, and {kernels.compiler()} is not found; legal here: train.compile=false, or CXX=..."
+        )
+    if config.executor.name == "vectorized" or not (
+        config.compile is True or (config.compile == "auto" and steps >= REPAID_AFTER and there)
+    ):
         return None
     engine = CompiledEngine(build_module, train.batch_size)
     engine.prepare(shape)
@@ -82,7 +95,13 @@ def compile_passes(pure: Pure) -> Passes:
     # Channels-last copies cost more than they bring for small batches; dropout draws what the plain network draws;
     # and no pool of compiling processes may be alive when workers are forked.
     # What is compiled is found by its shapes (CompiledEngine), so they need no check at every call.
-    settings = {"layout_optimization": False, "fallback_random": True, "compile_threads": 1, "size_asserts": False, "alignment_asserts": False}
+    settings = {
+        "layout_optimization": False,
+        "fallback_random": True,
+        "compile_threads": 1,
+        "size_asserts": False,
+        "alignment_asserts": False,
+    }
 
     def compiler(backward: bool) -> Callable[..., Any]:
         def compile_graph(graph: torch.fx.GraphModule, inputs: Any) -> Any:

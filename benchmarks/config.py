@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 
 from benchmarks.errors import UserError
 
-PROTOCOL = 1  # raised by a change that alters numbers; records of two protocols are never put side by side
+PROTOCOL = (
+    1  # raised by a change that alters numbers; records of two protocols are never put side by side
+)
 SCALES = ("paper", "laptop", "smoke")
 EXECUTORS = ("serial", "processes", "vectorized")
 WANDB_MODES = ("online", "offline", "disabled")
@@ -28,9 +30,13 @@ class Federation:
 
     def __post_init__(self) -> None:
         if self.num_clients < 1:
-            raise ValueError(f"federation.num_clients={self.num_clients} is not legal; legal: at least 1")
+            raise ValueError(
+                f"federation.num_clients={self.num_clients} is not legal; legal: at least 1"
+            )
         if not 1 <= self.clients_per_round <= self.num_clients:
-            raise ValueError(f"federation.clients_per_round={self.clients_per_round} is not legal; legal: 1 to federation.num_clients={self.num_clients}")
+            raise ValueError(
+                f"federation.clients_per_round={self.clients_per_round} is not legal; legal: 1 to federation.num_clients={self.num_clients}"
+            )
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.participations < 1:
-            raise ValueError(f"budget.participations={self.participations} is not legal; legal: at least 1")
+            raise ValueError(
+                f"budget.participations={self.participations} is not legal; legal: at least 1"
+            )
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,9 @@ class Evaluate:
         if self.every < 1:
             raise ValueError(f"evaluate.every={self.every} is not legal; legal: at least 1")
         if self.memorised_samples < 0:
-            raise ValueError(f"evaluate.memorised_samples={self.memorised_samples} is not legal; legal: at least 0")
+            raise ValueError(
+                f"evaluate.memorised_samples={self.memorised_samples} is not legal; legal: at least 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,9 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         if self.every_seconds < 0:
-            raise ValueError(f"checkpoint.every_seconds={self.every_seconds} is not legal; legal: at least 0")
+            raise ValueError(
+                f"checkpoint.every_seconds={self.every_seconds} is not legal; legal: at least 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -70,9 +82,13 @@ class Executor:
 
     def __post_init__(self) -> None:
         if self.name not in EXECUTORS:
-            raise ValueError(f"executor.name={self.name!r} is not legal; legal: {', '.join(EXECUTORS)}")
+            raise ValueError(
+                f"executor.name={self.name!r} is not legal; legal: {', '.join(EXECUTORS)}"
+            )
         if self.workers != "auto" and (isinstance(self.workers, str) or self.workers < 1):
-            raise ValueError(f"executor.workers={self.workers!r} is not legal; legal: auto, or at least 1")
+            raise ValueError(
+                f"executor.workers={self.workers!r} is not legal; legal: auto, or at least 1"
+            )
 
 
 @dataclass(frozen=True)
@@ -90,10 +106,14 @@ class WandbTracking:
 
     def __post_init__(self) -> None:
         if self.mode not in WANDB_MODES:
-            raise ValueError(f"tracking.mode={self.mode!r} is not legal; legal: {', '.join(WANDB_MODES)}")
+            raise ValueError(
+                f"tracking.mode={self.mode!r} is not legal; legal: {', '.join(WANDB_MODES)}"
+            )
         for key, name in (("project", self.project), ("entity", self.entity)):
             if name is not None and (not 1 <= len(name) <= 128 or set(name) & set("/\\#?%:")):
-                raise ValueError(f"tracking.{key}={name!r} is not legal; legal: 1 to 128 characters, none of / \\ # ? % :")
+                raise ValueError(
+                    f"tracking.{key}={name!r} is not legal; legal: 1 to 128 characters, none of / \\ # ? % :"
+                )
 
 
 @dataclass(frozen=True)
@@ -114,7 +134,9 @@ class RunConfig:
     noise: Choice
     method: Choice
     train: Any  # methods.base.TrainParams
-    compile: bool | str  # train.compile: true, false or auto; not one of TrainParams, as it changes no number by more than rounding
+    compile: (
+        bool | str
+    )  # train.compile: true, false or auto; not one of TrainParams, as it changes no number by more than rounding
     federation: Federation
     budget: Budget
     evaluate: Evaluate
@@ -130,13 +152,21 @@ class RunConfig:
     def science(self) -> dict[str, Any]:
         """What can change a number, as plain data: the identity of a run. Paths, workers and tracking are not in it."""
         rooms = ("dataset", "model", "partition", "noise", "method")
-        plain = {room: {"name": getattr(self, room).name, **as_plain(getattr(self, room).params)} for room in rooms}
-        sections = {name: as_plain(getattr(self, name)) for name in ("train", "federation", "budget", "evaluate")}
+        plain = {
+            room: {"name": getattr(self, room).name, **as_plain(getattr(self, room).params)}
+            for room in rooms
+        }
+        sections = {
+            name: as_plain(getattr(self, name))
+            for name in ("train", "federation", "budget", "evaluate")
+        }
         return {"protocol": PROTOCOL, "seed": self.seed, "scale": self.scale, **plain, **sections}
 
     @property
     def run_id(self) -> str:
-        digest = hashlib.sha256(json.dumps(self.science(), sort_keys=True).encode()).hexdigest()[:12]
+        digest = hashlib.sha256(json.dumps(self.science(), sort_keys=True).encode()).hexdigest()[
+            :12
+        ]
         return f"{self.method.name}-{self.dataset.name}-s{self.seed}-{digest}"
 
     @property
@@ -168,12 +198,16 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
             raise UserError(f"{key} is not a key of the configuration{near(key, known)}")
     for key in known:
         if key not in raw and key != "model":
-            raise UserError(f"{key} is missing; legal: a configuration with all of {', '.join(known)}")
+            raise UserError(
+                f"{key} is missing; legal: a configuration with all of {', '.join(known)}"
+            )
     scale = _typed(raw["scale"], str, "scale")
     if scale not in SCALES:
         raise UserError(f"scale={scale!r} is not legal; legal: {', '.join(SCALES)}")
     if not raw.get("model"):
-        raise UserError(f"model is not set: scale={scale} has none for dataset={raw['dataset']['name']}; legal: model={', model='.join(models.names())}")
+        raise UserError(
+            f"model is not set: scale={scale} has none for dataset={raw['dataset']['name']}; legal: model={', model='.join(models.names())}"
+        )
     data_dir = _typed(raw["data_dir"], str | None, "data_dir")
     train = dict(raw["train"]) if isinstance(raw["train"], Mapping) else raw["train"]
     compiled = train.pop("compile", False) if isinstance(train, dict) else False
@@ -184,7 +218,9 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
         scale=scale,
         dataset=_loose(raw, "dataset", data.names()),
         model=_model(raw),
-        partition=_choice(raw, "partition", {name: scheme.params for name, scheme in partition.SCHEMES.items()}),
+        partition=_choice(
+            raw, "partition", {name: scheme.params for name, scheme in partition.SCHEMES.items()}
+        ),
         noise=_choice(raw, "noise", {name: model.params for name, model in noise.MODELS.items()}),
         method=_choice(raw, "method", {info.name: info.params for info in registry.list_methods()}),
         train=section(TrainParams, train, "train"),
@@ -206,13 +242,21 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
 def section(cls: type[T], raw: Any, where: str) -> T:
     """A dataclass from a mapping: unknown keys, wrong types and illegal values are one-line UserErrors that name the key."""
     if not isinstance(raw, Mapping):
-        raise UserError(f"{where}={raw!r} is not legal; legal: keys {', '.join(f.name for f in dataclasses.fields(cls))}")  # type: ignore[arg-type]
+        raise UserError(
+            f"{where}={raw!r} is not legal; legal: keys {', '.join(f.name for f in dataclasses.fields(cls))}"
+        )  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in raw:
         if key not in fields:
             raise UserError(f"{where}.{key} is not a key{near(str(key), fields)}")
-    missing = [f.name for f in fields.values() if f.name not in raw and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    missing = [
+        f.name
+        for f in fields.values()
+        if f.name not in raw
+        and f.default is dataclasses.MISSING
+        and f.default_factory is dataclasses.MISSING
+    ]
     if missing:
         raise UserError(f"{where}.{missing[0]} is missing; legal: {_words(hints[missing[0]])}")
     values = {key: _typed(value, hints[key], f"{where}.{key}") for key, value in raw.items()}
@@ -236,7 +280,9 @@ def _model(raw: Mapping[str, Any]) -> Choice:
     own = models.MODELS[choice.name].params
     of_others = {key for info in models.MODELS.values() for key in info.params} - set(own)
     given = {key: value for key, value in choice.params.items() if key not in of_others}
-    return Choice(choice.name, {**{key: parameter.default for key, parameter in own.items()}, **given})
+    return Choice(
+        choice.name, {**{key: parameter.default for key, parameter in own.items()}, **given}
+    )
 
 
 def _loose(raw: Mapping[str, Any], room: str, names: typing.Iterable[str]) -> Choice:
@@ -262,7 +308,9 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
                 return _typed(value, option, where)
             except UserError:
                 continue
-        raise UserError(f"{where}={value!r} is not legal; legal: {' or '.join(_words(o) for o in options)}")
+        raise UserError(
+            f"{where}={value!r} is not legal; legal: {' or '.join(_words(o) for o in options)}"
+        )
     if origin in (list, tuple):
         if not isinstance(value, (list, tuple)):
             raise UserError(f"{where}={value!r} is not legal; legal: {_words(hint)}")
@@ -272,7 +320,11 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     accepted = type(None) if hint is None else hint
-    if not isinstance(value, accepted) or (isinstance(value, bool) and accepted is not bool) or (isinstance(value, float) and not math.isfinite(value)):
+    if (
+        not isinstance(value, accepted)
+        or (isinstance(value, bool) and accepted is not bool)
+        or (isinstance(value, float) and not math.isfinite(value))
+    ):
         raise UserError(f"{where}={value!r} is not legal; legal: {_words(hint)}")
     return value
 
@@ -287,11 +339,20 @@ def _seed(value: Any) -> int:
 def _words(hint: Any) -> str:
     if typing.get_origin(hint) in (list, tuple):
         return f"a list, each {_words(typing.get_args(hint)[0])}"
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "null", None: "null"}.get(hint, str(hint))
+    return {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "a word",
+        type(None): "null",
+        None: "null",
+    }.get(hint, str(hint))
 
 
 def near(key: str, legal: typing.Iterable[str]) -> str:
     """The end of an error line about an unknown key."""
     legal = list(legal)
     close = get_close_matches(key, legal, n=1)
-    return (f"; did you mean {close[0]}?" if close else "") + f"; legal: {', '.join(legal) or 'none'}"
+    return (
+        f"; did you mean {close[0]}?" if close else ""
+    ) + f"; legal: {', '.join(legal) or 'none'}"

@@ -33,9 +33,13 @@ def client_scores(diagnosis: Diagnosis, scene: Scene) -> dict[str, float]:
         found[list(diagnosis.noisy_clients)] = True
         scores |= detection("clients", found, truth)
     if diagnosis.client_scores is not None and 0 < truth.sum() < len(truth):
-        scores["clients/auroc"] = auroc(np.asarray(diagnosis.client_scores, dtype=np.float64), truth)
+        scores["clients/auroc"] = auroc(
+            np.asarray(diagnosis.client_scores, dtype=np.float64), truth
+        )
     if diagnosis.noise_rates is not None:
-        scores["clients/rate_error"] = float(np.abs(np.asarray(diagnosis.noise_rates) - scene.noise.client_rate).mean())
+        scores["clients/rate_error"] = float(
+            np.abs(np.asarray(diagnosis.noise_rates) - scene.noise.client_rate).mean()
+        )
     return scores
 
 
@@ -48,7 +52,9 @@ def sample_scores(masks: Mapping[int, np.ndarray] | None, scene: Scene) -> dict[
     return detection("samples", found, truth)
 
 
-def label_scores(labels: Mapping[int, np.ndarray] | None, fleet: Fleet, scene: Scene) -> dict[str, float]:
+def label_scores(
+    labels: Mapping[int, np.ndarray] | None, fleet: Fleet, scene: Scene
+) -> dict[str, float]:
     """Accuracy of the labels as given and as the method would use them, over all clients' samples. Only when labels were changed."""
     if labels is None:
         labels = {k: as_hard(tensor.numpy()) for k, tensor in fleet.changed_labels.items()}
@@ -72,14 +78,22 @@ def label_scores(labels: Mapping[int, np.ndarray] | None, fleet: Fleet, scene: S
     }
 
 
-def label_audit(fleet: Fleet, earlier: Mapping[int, torch.Tensor], masks: Mapping[int, np.ndarray] | None, scene: Scene) -> dict[str, Any]:
+def label_audit(
+    fleet: Fleet,
+    earlier: Mapping[int, torch.Tensor],
+    masks: Mapping[int, np.ndarray] | None,
+    scene: Scene,
+) -> dict[str, Any]:
     """What became of the labels since an earlier moment, for the journal; empty when none changed.
 
     `label_confusion` counts true -> working label over all clients, `label_noise` is each client's share of wrong working labels. The masks
     were made before the change, so `sample_detection` judges them by the earlier labels: rows of client, true and false positives, false and
     true negatives.
     """
-    if all(torch.equal(labels, earlier.get(k, fleet.given(k))) for k, labels in fleet.changed_labels.items()):
+    if all(
+        torch.equal(labels, earlier.get(k, fleet.given(k)))
+        for k, labels in fleet.changed_labels.items()
+    ):
         return {}
     confusion = np.zeros((scene.num_classes, scene.num_classes), dtype=np.int64)
     rates = np.zeros(scene.num_clients)
@@ -91,7 +105,15 @@ def label_audit(fleet: Fleet, earlier: Mapping[int, torch.Tensor], masks: Mappin
     for k, mask in (masks or {}).items():
         found = np.asarray(mask, dtype=bool)
         wrong = as_hard(earlier.get(k, fleet.given(k)).numpy()) != scene.clean[scene.parts[k]]
-        rows.append([k, *(int(count.sum()) for count in (found & wrong, found & ~wrong, ~found & wrong, ~found & ~wrong))])
+        rows.append(
+            [
+                k,
+                *(
+                    int(count.sum())
+                    for count in (found & wrong, found & ~wrong, ~found & wrong, ~found & ~wrong)
+                ),
+            ]
+        )
     return {"label_confusion": confusion, "label_noise": rates, "sample_detection": rows}
 
 
@@ -113,15 +135,22 @@ def auroc(scores: np.ndarray, truth: np.ndarray) -> float:
     """Chance that a noisy client scores above a clean one, ties counted half."""
     ranks = rankdata(scores)
     positives = truth.sum()
-    return float((ranks[truth].sum() - positives * (positives + 1) / 2) / (positives * (len(truth) - positives)))
+    return float(
+        (ranks[truth].sum() - positives * (positives + 1) / 2)
+        / (positives * (len(truth) - positives))
+    )
 
 
-def memorisation(executor: Executor, method: FedAvg, scene: Scene, seed: int, limit: int) -> dict[str, float]:
+def memorisation(
+    executor: Executor, method: FedAvg, scene: Scene, seed: int, limit: int
+) -> dict[str, float]:
     """On a fixed choice of wrongly labelled training samples: how often the model says the wrong label, and how often the true one."""
     wrong = np.flatnonzero(scene.noise.flipped & held(scene))
     if limit == 0 or len(wrong) == 0:
         return {}
-    chosen = np.sort(numpy_generator(seed, "memorised").choice(wrong, size=min(limit, len(wrong)), replace=False))
+    chosen = np.sort(
+        numpy_generator(seed, "memorised").choice(wrong, size=min(limit, len(wrong)), replace=False)
+    )
     top, _ = predict(executor, method, "train", torch.from_numpy(chosen))
     return {
         "memorised/wrong": float((top == scene.noise.labels[chosen]).mean()),

@@ -32,20 +32,34 @@ def measured(runs_dir: Path) -> list[Record]:
             record = read_record(path.parent)
         except DamagedRecord:
             continue
-        if record and record["status"] == "done" and record.get("time") and record.get("cost", {}).get("participations"):
+        if (
+            record
+            and record["status"] == "done"
+            and record.get("time")
+            and record.get("cost", {}).get("participations")
+        ):
             found.append(record)
     return found
 
 
 def estimate(config: RunConfig, records: Iterable[Record]) -> Estimate | None:
     """From runs of the same data set, network and method, best under the same training settings; else from FedAvg's; else none."""
-    here = [record for record in records if _names(record)[:2] == (config.dataset.name, config.model.name)]
-    own, of_fedavg = ([record for record in here if _names(record)[2] == name] for name in (config.method.name, "fedavg"))
+    here = [
+        record
+        for record in records
+        if _names(record)[:2] == (config.dataset.name, config.model.name)
+    ]
+    own, of_fedavg = (
+        [record for record in here if _names(record)[2] == name]
+        for name in (config.method.name, "fedavg")
+    )
     alike = [record for record in own if record["config"]["train"] == as_plain(config.train)]
     known = alike or own or of_fedavg
     if not known:
         return None
-    participations = config.budget.participations * getattr(config.method.params, "budget_share", 1.0)
+    participations = config.budget.participations * getattr(
+        config.method.params, "budget_share", 1.0
+    )
     work = participations * config.train.local_epochs / config.federation.num_clients
     return Estimate(work * sum(map(_seconds, known)) / sum(map(_work, known)), rough=not alike)
 
@@ -55,7 +69,11 @@ def total(estimates: Iterable[Estimate | None]) -> str:
     given = list(estimates)
     known = [one for one in given if one is not None]
     unknown = len(given) - len(known)
-    parts = [str(Estimate(sum(one.seconds for one in known), any(one.rough for one in known)))] if known or not given else []
+    parts = (
+        [str(Estimate(sum(one.seconds for one in known), any(one.rough for one in known)))]
+        if known or not given
+        else []
+    )
     return " + ".join([*parts, *([f"? for {unknown} cells"] if unknown else [])])
 
 
@@ -73,7 +91,11 @@ def _names(record: Record) -> tuple[str, str, str]:
 
 def _work(record: Record) -> float:
     config = record["config"]
-    return float(record["cost"]["participations"] * config["train"]["local_epochs"] / config["federation"]["num_clients"])
+    return float(
+        record["cost"]["participations"]
+        * config["train"]["local_epochs"]
+        / config["federation"]["num_clients"]
+    )
 
 
 def _seconds(record: Record) -> float:

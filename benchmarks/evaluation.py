@@ -19,12 +19,16 @@ class TestResult(NamedTuple):
     top: np.ndarray  # (n,) predicted classes
 
 
-def predict(executor: Executor, method: FedAvg, split: str, index: Tensor) -> tuple[np.ndarray, Tensor]:
+def predict(
+    executor: Executor, method: FedAvg, split: str, index: Tensor
+) -> tuple[np.ndarray, Tensor]:
     """Predicted classes and log-likelihoods of the served models on some samples."""
     models = dict(method.serving())
     chunk = max(-(-len(index) // (executor.workers * BATCH)), 1) * BATCH
     results = executor.run([Prediction(models, split, part) for part in index.split(chunk)])
-    return torch.cat([r.top for r in results]).numpy(), torch.cat([r.log_likelihood for r in results])
+    return torch.cat([r.top for r in results]).numpy(), torch.cat(
+        [r.log_likelihood for r in results]
+    )
 
 
 def test(executor: Executor, method: FedAvg, dataset: Dataset) -> TestResult:

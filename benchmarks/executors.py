@@ -92,7 +92,9 @@ class Workshop:
 
     def lend(self) -> Network:
         if self._lent == len(self._networks):
-            with torch.random.fork_rng(devices=[]):  # its initial weights are drawn, and must not move the stream of the task's dropout
+            with torch.random.fork_rng(
+                devices=[]
+            ):  # its initial weights are drawn, and must not move the stream of the task's dropout
                 self._networks.append(Network(self.build_module(), self.engine))
         self._lent += 1
         return self._networks[self._lent - 1]
@@ -106,15 +108,28 @@ class Workshop:
 
         # Dropout is the one layer that draws from torch's global generator: give it a stream of its own per task.
         # (torch.manual_seed would do more: a note with a stack trace for every kind of accelerator, a millisecond each time.)
-        torch.default_generator.manual_seed(derive_seed(job.ctx.seed, job.ctx.round, "layers", job.task, job.client_id))
+        torch.default_generator.manual_seed(
+            derive_seed(job.ctx.seed, job.ctx.round, "layers", job.task, job.client_id)
+        )
         index = torch.from_numpy(self.parts[job.client_id])
         given = self.noisy[index]
         labels = given if job.labels is None else job.labels
-        client = LocalClient(job.client_id, index, given, labels, dict(job.state), self.train, self.num_classes, self.lend)
+        client = LocalClient(
+            job.client_id,
+            index,
+            given,
+            labels,
+            dict(job.state),
+            self.train,
+            self.num_classes,
+            self.lend,
+        )
         reply = getattr(self.method, job.task)(client, job.payload, job.ctx)
         changed = None if client.labels is labels else client.labels
         finite = all(bool(torch.isfinite(vector).all()) for vector in reply.models.values())
-        return Outcome(reply, changed, client.state, client.samples_trained, client.samples_scored, finite)
+        return Outcome(
+            reply, changed, client.state, client.samples_trained, client.samples_scored, finite
+        )
 
     @torch.no_grad()
     def _predict(self, job: Prediction) -> Predicted:
@@ -122,8 +137,12 @@ class Workshop:
         pictures = self.test if job.split == "test" else self.train
         parts = []
         for part in job.index.split(500):
-            torch.default_generator.manual_seed(derive_seed("prediction", job.split, int(part[0])))  # for models whose dropout stays on in evaluation
-            parts.append(self.method.predict(nets, pictures.view(part, "plain", None)).clamp_min(1e-30).log())  # type: ignore[attr-defined]
+            torch.default_generator.manual_seed(
+                derive_seed("prediction", job.split, int(part[0]))
+            )  # for models whose dropout stays on in evaluation
+            parts.append(
+                self.method.predict(nets, pictures.view(part, "plain", None)).clamp_min(1e-30).log()
+            )  # type: ignore[attr-defined]
         log_likelihood = torch.cat(parts)
         return Predicted(log_likelihood.argmax(1), log_likelihood)
 
@@ -159,7 +178,9 @@ class Processes:
         self._processes = []
         for _ in range(workers):
             here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(workshop, there, [*self._connections, here]), daemon=True)
+            process = context.Process(
+                target=_serve, args=(workshop, there, [*self._connections, here]), daemon=True
+            )
             process.start()
             there.close()
             self._connections.append(here)
@@ -189,7 +210,12 @@ class Processes:
         return results
 
     @staticmethod
-    def _send(connection: Connection, jobs: Sequence[Job | Prediction], waiting: list[int], running: dict[Connection, int]) -> None:
+    def _send(
+        connection: Connection,
+        jobs: Sequence[Job | Prediction],
+        waiting: list[int],
+        running: dict[Connection, int],
+    ) -> None:
         if waiting:
             number = waiting.pop()
             try:
@@ -213,7 +239,9 @@ class WorkerError(RuntimeError):
 
 
 def _serve(workshop: Workshop, connection: Connection, others: list[Connection]) -> None:
-    for other in others:  # inherited ends: left open they would keep a worker alive after its parent's death
+    for other in (
+        others
+    ):  # inherited ends: left open they would keep a worker alive after its parent's death
         other.close()
     while True:
         try:
@@ -227,7 +255,9 @@ def _serve(workshop: Workshop, connection: Connection, others: list[Connection])
         except Diverged as error:
             answer = dumps(error)
         except Exception as error:
-            answer = dumps(WorkerError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))
+            answer = dumps(
+                WorkerError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
+            )
         try:
             connection.send_bytes(answer)
         except OSError:  # nobody listens any more

@@ -41,7 +41,9 @@ def _of_table(name: str, scale: str) -> Iterator[tuple[str, ...]]:
 
 
 def _of_lists(content: dict[str, Any], scale: str) -> Iterator[tuple[str, ...]]:
-    rows, columns = ([text.split() for text in content.get(part, [""])] for part in ("rows", "columns"))
+    rows, columns = (
+        [text.split() for text in content.get(part, [""])] for part in ("rows", "columns")
+    )
     common = content.get("common", "").split()
     for row, column in product(rows, columns):
         yield compose(common if scale == "paper" else without_world(common), column, row)

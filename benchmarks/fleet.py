@@ -12,7 +12,9 @@ from benchmarks.executors import Executor, Job, Outcome, Pictures
 from methods.base import Batch, Diverged, Payload, Reply, RoundContext
 from methods.network import Network
 
-EPOCH_CHUNK = 4096  # samples whose augmented images are made at once: one client's epoch for the usual sizes
+EPOCH_CHUNK = (
+    4096  # samples whose augmented images are made at once: one client's epoch for the usual sizes
+)
 
 
 class LocalClient:
@@ -42,28 +44,49 @@ class LocalClient:
     def network(self, vector: Tensor) -> Network:
         return self._lend().load(vector)
 
-    def images(self, index: Tensor, view: str = "plain", generator: torch.Generator | None = None) -> Tensor:
+    def images(
+        self, index: Tensor, view: str = "plain", generator: torch.Generator | None = None
+    ) -> Tensor:
         self.samples_scored += len(index)
         return self._view(index, view, generator)
 
     def batches(
-        self, batch_size: int, view: str, order: torch.Generator, augment: torch.Generator, epoch: int = 0, subset: Tensor | None = None
+        self,
+        batch_size: int,
+        view: str,
+        order: torch.Generator,
+        augment: torch.Generator,
+        epoch: int = 0,
+        subset: Tensor | None = None,
     ) -> Iterator[Batch]:
         """One shuffled epoch, over all samples or a subset of positions; the last short batch is kept."""
-        shuffled = torch.randperm(self.num_samples if subset is None else len(subset), generator=order)
+        shuffled = torch.randperm(
+            self.num_samples if subset is None else len(subset), generator=order
+        )
         if subset is not None:
             shuffled = subset[shuffled]
         self.samples_trained += len(shuffled)
         step = 0
-        chunk = max(EPOCH_CHUNK // batch_size, 1) * batch_size if self._pictures.images.in_memory else batch_size
+        chunk = (
+            max(EPOCH_CHUNK // batch_size, 1) * batch_size
+            if self._pictures.images.in_memory
+            else batch_size
+        )
         for positions in shuffled.split(chunk):
             x, y = self._view(positions, view, augment), self.labels[positions]
-            for part in zip(x.split(batch_size), y.split(batch_size), positions.split(batch_size), strict=True):
+            for part in zip(
+                x.split(batch_size), y.split(batch_size), positions.split(batch_size), strict=True
+            ):
                 yield Batch(*part, epoch, step)
                 step += 1
 
     def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply:
-        return Reply(self.id, self.num_samples, {name: vector.clone() for name, vector in models.items()}, values)
+        return Reply(
+            self.id,
+            self.num_samples,
+            {name: vector.clone() for name, vector in models.items()},
+            values,
+        )
 
     def _view(self, positions: Tensor, view: str, generator: torch.Generator | None) -> Tensor:
         return self._pictures.view(self._index[positions], view, generator)
@@ -108,7 +131,11 @@ class Fleet:
         return self.noisy[torch.from_numpy(self.parts[client_id])]
 
     def labels(self, client_id: int) -> Tensor:
-        return self.changed_labels[client_id] if client_id in self.changed_labels else self.given(client_id)
+        return (
+            self.changed_labels[client_id]
+            if client_id in self.changed_labels
+            else self.given(client_id)
+        )
 
     def state(self, client_id: int) -> Mapping[str, Any]:
         return self.states.get(client_id, {})
@@ -123,7 +150,10 @@ class Fleet:
     ) -> list[Reply]:
         """Run one task on each client and return the replies in the order of `ids`. What the clients keep is stored here."""
         payloads = [payload(k, ctx) for k in ids]
-        jobs = [Job(task.__name__, k, sent, ctx, self.changed_labels.get(k), self.states.get(k, {})) for k, sent in zip(ids, payloads, strict=True)]
+        jobs = [
+            Job(task.__name__, k, sent, ctx, self.changed_labels.get(k), self.states.get(k, {}))
+            for k, sent in zip(ids, payloads, strict=True)
+        ]
         replies = []
         for job, outcome in zip(jobs, self.executor.run(jobs), strict=True):
             self._count(job.payload, outcome, participation)
@@ -136,7 +166,9 @@ class Fleet:
             elif self.drops_nonfinite:
                 self.meter.dropped_models += 1
             else:
-                raise Diverged(f"round {ctx.round} ({ctx.stage}): client {job.client_id} returned NaN or Inf")
+                raise Diverged(
+                    f"round {ctx.round} ({ctx.stage}): client {job.client_id} returned NaN or Inf"
+                )
         return replies
 
     def _count(self, payload: Payload, outcome: Outcome, participation: bool) -> None:

@@ -52,13 +52,23 @@ def expand(overrides: Sequence[str]) -> list[Cell]:
     """The cells of a command line in Hydra's order, each composed and checked. Raises on the first mistake, before anything runs."""
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
-        swept = [list(cell) for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for cell in batch]
+        swept = [
+            list(cell)
+            for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None)
+            for cell in batch
+        ]
     except OverrideParseException as error:
-        raise UserError(f"{error.override} cannot be read; legal: key=value, with quotes around a text that holds any of , = : [ ] {{ }} ( )") from error
+        raise UserError(
+            f"{error.override} cannot be read; legal: key=value, with quotes around a text that holds any of , = : [ ] {{ }} ( )"
+        ) from error
     except HydraException as error:
-        raise UserError(f"{' '.join(sweeps(overrides))} is not legal ({_first_line(error)}); legal: key=a,b or key=range(a,b)") from error
+        raise UserError(
+            f"{' '.join(sweeps(overrides))} is not legal ({_first_line(error)}); legal: key=a,b or key=range(a,b)"
+        ) from error
     with _hydra() as hydra:
-        cells = [(cell, checked(_compose(hydra, cell))) for values in swept for cell in _listed(values)]
+        cells = [
+            (cell, checked(_compose(hydra, cell))) for values in swept for cell in _listed(values)
+        ]
     return list({config.run_id: (cell, config) for cell, config in reversed(cells)}.values())[::-1]
 
 
@@ -84,9 +94,13 @@ def checked(raw: DictConfig) -> RunConfig:
         plain = OmegaConf.to_container(raw, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
         room = str(error.full_key).partition(".")[0]
-        raise UserError(f"{error.full_key} is missing; legal: {error.full_key}=VALUE, which {room}={raw[room].get('name')} needs") from error
+        raise UserError(
+            f"{error.full_key} is missing; legal: {error.full_key}=VALUE, which {room}={raw[room].get('name')} needs"
+        ) from error
     except OmegaConfBaseException as error:
-        raise UserError(f"{error.full_key}: {_first_line(error)}; legal: a value, or ${{...}} around a key that exists") from error
+        raise UserError(
+            f"{error.full_key}: {_first_line(error)}; legal: a value, or ${{...}} around a key that exists"
+        ) from error
     return parse(plain)  # type: ignore[arg-type]
 
 
@@ -98,7 +112,9 @@ def _compose(hydra: Hydra, cell: list[str]) -> DictConfig:
         try:
             _, repository = loader._parse_overrides_and_create_caching_repo("config", cell)
         except (UserWarning, HydraException) as error:
-            raise UserError(f"{str(error).rstrip('.')}; legal: hydra.searchpath=[PLACE], each file://FOLDER or pkg://PACKAGE and there") from error
+            raise UserError(
+                f"{str(error).rstrip('.')}; legal: hydra.searchpath=[PLACE], each file://FOLDER or pkg://PACKAGE and there"
+            ) from error
         _check_choices(cell, repository)
         try:
             return compose("config", cell)
@@ -117,12 +133,18 @@ def _check_choices(cell: list[str], repository: IConfigRepository) -> None:
 def _groups(cell: list[str], repository: IConfigRepository) -> dict[str, tuple[str, str]]:
     """The overrides that choose an entry of a group: text -> group, entry."""
     pairs = {text: text.lstrip("+").split("=", 1) for text in cell if not text.startswith("~")}
-    return {text: (key, value) for text, (key, value) in pairs.items() if "." not in key and repository.group_exists(key)}
+    return {
+        text: (key, value)
+        for text, (key, value) in pairs.items()
+        if "." not in key and repository.group_exists(key)
+    }
 
 
 def _explain(cell: list[str], repository: IConfigRepository, error: Exception) -> str:
     """Hydra's composition errors in our words: the key, the value, what is legal. Looks for the first override that cannot be."""
-    if isinstance(error, MissingConfigException) and (missing := str(error.missing_cfg_file)).startswith("scale_dataset/"):
+    if isinstance(error, MissingConfigException) and (
+        missing := str(error.missing_cfg_file)
+    ).startswith("scale_dataset/"):
         scale, _, dataset = missing.removeprefix("scale_dataset/").partition("_")
         pairs = [option.partition("_") for option in repository.get_group_options("scale_dataset")]
         legal = [f"scale={name}" for name, _, owner in pairs if owner == dataset]
@@ -148,13 +170,22 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
 
 
-def launch(job: Callable[[DictConfig], Any], cells: Sequence[Cell], overrides: Sequence[str]) -> None:
+def launch(
+    job: Callable[[DictConfig], Any], cells: Sequence[Cell], overrides: Sequence[str]
+) -> None:
     """Run `job` on every cell through the configured launcher. Raises what a job raised."""
     of_hydra = [text for text in overrides if _is_of_hydra(text)]
     with _hydra() as hydra:
-        config = hydra.compose_config("config", [*of_hydra, *_runs_dir(overrides)], RunMode.MULTIRUN, with_log_configuration=False)
+        config = hydra.compose_config(
+            "config",
+            [*of_hydra, *_runs_dir(overrides)],
+            RunMode.MULTIRUN,
+            with_log_configuration=False,
+        )
         context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
-        launcher = Plugins.instance().instantiate_launcher(hydra_context=context, task_function=job, config=config)
+        launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=context, task_function=job, config=config
+        )
         # The launcher adds Hydra's own overrides to each cell, and a group may be chosen once only.
         jobs = [[text for text in cell if not _is_of_hydra(text)] for cell, _ in cells]
         for result in launcher.launch(jobs, initial_job_idx=0):

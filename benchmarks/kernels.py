@@ -19,7 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.errors import UserError
 
-CACHE = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or Path.home() / ".cache" / "fln-compiled")  # torch's compiler writes there too
+CACHE = Path(
+    os.environ.get("TORCHINDUCTOR_CACHE_DIR") or Path.home() / ".cache" / "fln-compiled"
+)  # torch's compiler writes there too
 LARGEST = 128  # channels times filters: beyond it torch's convolution, which fills its vectors with channels, is as fast
 FLAGS = ["-std=c++17", "-O3", "-march=native", "-shared", "-fPIC"]
 
@@ -29,7 +31,10 @@ aten = torch.ops.aten
 
 
 class Convolution(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int) for name in ("images", "channels", "height", "width", "filters", "side", "padding")]
+    _fields_ = [
+        (name, ctypes.c_int)
+        for name in ("images", "channels", "height", "width", "filters", "side", "padding")
+    ]
 
 
 def compiler() -> str:
@@ -42,11 +47,16 @@ def added_to(decompositions: Mapping[Any, Callable[..., Any]]) -> dict[Any, Call
     def first_of(own: Callable[..., Any], other: Callable[..., Any] | None) -> Callable[..., Any]:
         def decompose(*args: Any, **kwargs: Any) -> Any:
             result = own(*args, **kwargs)
-            return other(*args, **kwargs) if result is NotImplemented and other is not None else result
+            return (
+                other(*args, **kwargs) if result is NotImplemented and other is not None else result
+            )
 
         return decompose
 
-    return dict(decompositions) | {operator: first_of(own, decompositions.get(operator)) for operator, own in replacements().items()}
+    return dict(decompositions) | {
+        operator: first_of(own, decompositions.get(operator))
+        for operator, own in replacements().items()
+    }
 
 
 class InsteadOfTorch(TorchDispatchMode):
@@ -65,15 +75,25 @@ def replacements() -> dict[Any, Callable[..., Any]]:
     own = torch.ops.fln
 
     def convolution(x: Tensor, w: Tensor, bias: Tensor | None, *how: Any) -> Any:
-        return own.convolve.default(x, w, bias, how[1][0], False) if fits(x, w, *how) else NotImplemented
+        return (
+            own.convolve.default(x, w, bias, how[1][0], False)
+            if fits(x, w, *how)
+            else NotImplemented
+        )
 
-    def convolution_backward(g: Tensor, x: Tensor, w: Tensor, bias_sizes: Any, *how_and_what: Any) -> Any:
+    def convolution_backward(
+        g: Tensor, x: Tensor, w: Tensor, bias_sizes: Any, *how_and_what: Any
+    ) -> Any:
         *how, (of_images, of_weights, of_bias) = how_and_what
         if not fits(x, w, *how):
             return NotImplemented
         side, padding = w.shape[2], how[1][0]
         images = own.convolve.default(g, w, None, side - 1 - padding, True) if of_images else None
-        weights, bias = own.weight_gradient.default(x, g, side, padding) if of_weights or of_bias else (None, None)
+        weights, bias = (
+            own.weight_gradient.default(x, g, side, padding)
+            if of_weights or of_bias
+            else (None, None)
+        )
         return images, weights if of_weights else None, bias if of_bias else None
 
     def pool(x: Tensor, *how: Any) -> Any:
@@ -81,7 +101,11 @@ def replacements() -> dict[Any, Callable[..., Any]]:
 
     def pool_backward(g: Tensor, x: Tensor, *how_and_where: Any) -> Any:
         *how, where = how_and_where
-        return own.max_pool_gradient.default(g, where, x.shape[2], x.shape[3]) if halves(x, *how) else NotImplemented
+        return (
+            own.max_pool_gradient.default(g, where, x.shape[2], x.shape[3])
+            if halves(x, *how)
+            else NotImplemented
+        )
 
     return {
         aten.convolution.default: convolution,
@@ -91,7 +115,16 @@ def replacements() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def fits(x: Tensor, w: Tensor, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int) -> bool:
+def fits(
+    x: Tensor,
+    w: Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> bool:
     return (
         is_batch(x)
         and w.shape[0] * w.shape[1] <= LARGEST
@@ -103,8 +136,21 @@ def fits(x: Tensor, w: Tensor, stride: Any, padding: Any, dilation: Any, transpo
     )
 
 
-def halves(x: Tensor, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil_mode: bool = False) -> bool:
-    return is_batch(x) and {*kernel, *stride} == {2} and not any(padding) and {*dilation} == {1} and not ceil_mode
+def halves(
+    x: Tensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = (0,),
+    dilation: Any = (1,),
+    ceil_mode: bool = False,
+) -> bool:
+    return (
+        is_batch(x)
+        and {*kernel, *stride} == {2}
+        and not any(padding)
+        and {*dilation} == {1}
+        and not ceil_mode
+    )
 
 
 def is_batch(x: Tensor) -> bool:
@@ -125,7 +171,9 @@ def build() -> ctypes.CDLL:
                 made.replace(target)
         except OSError as error:
             legal = "train.compile=false, or TORCHINDUCTOR_CACHE_DIR=FOLDER"
-            raise UserError(f"train.compile cannot write to {CACHE} ({error.strerror}); legal: {legal}") from error
+            raise UserError(
+                f"train.compile cannot write to {CACHE} ({error.strerror}); legal: {legal}"
+            ) from error
     return ctypes.CDLL(str(target))
 
 
@@ -134,7 +182,9 @@ def run(*command: str) -> bytes:
     if done.returncode:
         said = done.stderr.decode(errors="replace").splitlines()
         reason = next((line for line in said if "error" in line), f"exit code {done.returncode}")
-        raise UserError(f"train.compile: {command[0]} failed: {reason}; legal here: train.compile=false, or CXX=...")
+        raise UserError(
+            f"train.compile: {command[0]} failed: {reason}; legal here: train.compile=false, or CXX=..."
+        )
     return done.stdout
 
 
@@ -145,17 +195,33 @@ def register(library: ctypes.CDLL) -> None:
     library.weight_gradient.argtypes = [pointer] * 4 + [Convolution]
     library.max_pool.argtypes = library.max_pool_gradient.argtypes = [pointer] * 3 + [number] * 3
     for signature, function in (
-        ("convolve(Tensor x, Tensor w, Tensor? bias, int padding, bool backwards) -> Tensor", convolve),
-        ("weight_gradient(Tensor x, Tensor g, int side, int padding) -> (Tensor, Tensor)", weight_gradient),
+        (
+            "convolve(Tensor x, Tensor w, Tensor? bias, int padding, bool backwards) -> Tensor",
+            convolve,
+        ),
+        (
+            "weight_gradient(Tensor x, Tensor g, int side, int padding) -> (Tensor, Tensor)",
+            weight_gradient,
+        ),
         ("max_pool(Tensor x) -> (Tensor, Tensor)", max_pool),
-        ("max_pool_gradient(Tensor g, Tensor where, int height, int width) -> Tensor", max_pool_gradient),
+        (
+            "max_pool_gradient(Tensor g, Tensor where, int height, int width) -> Tensor",
+            max_pool_gradient,
+        ),
     ):
         OPERATORS.define(signature)
         OPERATORS.impl(function.__name__, partial(function, library), "CPU")
         OPERATORS.impl(function.__name__, partial(function, None), "Meta")
 
 
-def convolve(library: ctypes.CDLL | None, x: Tensor, w: Tensor, bias: Tensor | None, padding: int, backwards: bool) -> Tensor:
+def convolve(
+    library: ctypes.CDLL | None,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    padding: int,
+    backwards: bool,
+) -> Tensor:
     images, channels, height, width = x.shape
     filters, side = w.shape[1 if backwards else 0], w.shape[2]
     shrinks = side - 1 - 2 * padding
@@ -163,18 +229,29 @@ def convolve(library: ctypes.CDLL | None, x: Tensor, w: Tensor, bias: Tensor | N
     if library is not None:
         x, w, bias = x.contiguous(), w.contiguous(), None if bias is None else bias.contiguous()
         shape = Convolution(images, channels, height, width, filters, side, padding)
-        library.convolve(x.data_ptr(), w.data_ptr(), None if bias is None else bias.data_ptr(), out.data_ptr(), shape, backwards)
+        library.convolve(
+            x.data_ptr(),
+            w.data_ptr(),
+            None if bias is None else bias.data_ptr(),
+            out.data_ptr(),
+            shape,
+            backwards,
+        )
     return out
 
 
-def weight_gradient(library: ctypes.CDLL | None, x: Tensor, g: Tensor, side: int, padding: int) -> tuple[Tensor, Tensor]:
+def weight_gradient(
+    library: ctypes.CDLL | None, x: Tensor, g: Tensor, side: int, padding: int
+) -> tuple[Tensor, Tensor]:
     images, channels, height, width = x.shape
     filters = g.shape[1]
     weights, bias = x.new_empty(filters, channels, side, side), x.new_empty(filters)
     if library is not None:
         x, g = x.contiguous(), g.contiguous()
         shape = Convolution(images, channels, height, width, filters, side, padding)
-        library.weight_gradient(x.data_ptr(), g.data_ptr(), weights.data_ptr(), bias.data_ptr(), shape)
+        library.weight_gradient(
+            x.data_ptr(), g.data_ptr(), weights.data_ptr(), bias.data_ptr(), shape
+        )
     return weights, bias
 
 
@@ -184,14 +261,25 @@ def max_pool(library: ctypes.CDLL | None, x: Tensor) -> tuple[Tensor, Tensor]:
     where = out.new_empty(out.shape, dtype=torch.int64)
     if library is not None:
         x = x.contiguous()
-        library.max_pool(x.data_ptr(), out.data_ptr(), where.data_ptr(), images * channels, height, width)
+        library.max_pool(
+            x.data_ptr(), out.data_ptr(), where.data_ptr(), images * channels, height, width
+        )
     return out, where
 
 
-def max_pool_gradient(library: ctypes.CDLL | None, g: Tensor, where: Tensor, height: int, width: int) -> Tensor:
+def max_pool_gradient(
+    library: ctypes.CDLL | None, g: Tensor, where: Tensor, height: int, width: int
+) -> Tensor:
     images, channels = g.shape[:2]
     out = g.new_empty(images, channels, height, width)
     if library is not None:
         g, where = g.contiguous(), where.contiguous()
-        library.max_pool_gradient(g.data_ptr(), where.data_ptr(), out.data_ptr(), images * channels, height * width, g.shape[2] * g.shape[3])
+        library.max_pool_gradient(
+            g.data_ptr(),
+            where.data_ptr(),
+            out.data_ptr(),
+            images * channels,
+            height * width,
+            g.shape[2] * g.shape[3],
+        )
     return out

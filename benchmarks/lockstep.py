@@ -35,7 +35,9 @@ class Vectorized:
             return [self._workshop.do(job) for job in jobs]
         while len(self._stalls) < len(jobs):
             self._stalls.append(replace(self._workshop, engine=self._engine))
-        return self._engine.together([partial(stall.do, job) for stall, job in zip(self._stalls, jobs, strict=False)])
+        return self._engine.together(
+            [partial(stall.do, job) for stall, job in zip(self._stalls, jobs, strict=False)]
+        )
 
     def close(self) -> None:
         pass
@@ -100,12 +102,16 @@ class LockstepEngine:
     def __call__(self, net: Network, part: str, x: Tensor) -> Tensor:
         return StackedPass.apply(net.leaf, x, self, net, part) if net.learns else net.plain(part, x)
 
-    def ask(self, key: Hashable, answer_all: Callable[[list[Request]], None], *arguments: Any) -> Any:
+    def ask(
+        self, key: Hashable, answer_all: Callable[[list[Request]], None], *arguments: Any
+    ) -> Any:
         request = Request(self._own.order, key, answer_all, arguments)
         with self._condition:
             self._waiting.append(request)
             self._answer_when_all_wait()
-            self._condition.wait_for(lambda: self._failure is not None or request not in self._waiting)
+            self._condition.wait_for(
+                lambda: self._failure is not None or request not in self._waiting
+            )
         if self._failure is not None:
             raise RuntimeError("another client of the round failed")
         return request.answer
@@ -133,7 +139,9 @@ class LockstepEngine:
             weights = torch.stack([net.weights for net in nets]).requires_grad_()
             x = torch.stack([x.detach() for x in inputs]).requires_grad_(inputs[0].requires_grad)
             with torch.enable_grad():
-                output, buffers = torch.func.vmap(self._pure[part].run, randomness="different")(weights, torch.stack([net.buffers for net in nets]), x)
+                output, buffers = torch.func.vmap(self._pure[part].run, randomness="different")(
+                    weights, torch.stack([net.buffers for net in nets]), x
+                )
             stack = Stack(weights, x, output)
             for row, request in enumerate(group):
                 nets[row].buffers.copy_(buffers[row].detach())
@@ -159,7 +167,9 @@ class StackedPass(torch.autograd.Function):
     """A client's share of a stacked pass in that client's own graph."""
 
     @staticmethod
-    def forward(ctx: Any, leaf: Tensor, x: Tensor, engine: LockstepEngine, net: Network, part: str) -> Tensor:
+    def forward(
+        ctx: Any, leaf: Tensor, x: Tensor, engine: LockstepEngine, net: Network, part: str
+    ) -> Tensor:
         key = ("forward", part, x.shape, x.requires_grad)
         output, ctx.stack, ctx.row = engine.ask(key, engine.forward(part), net, x)
         ctx.engine = engine
@@ -167,5 +177,7 @@ class StackedPass(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        answer = ctx.engine.ask(("backward", id(ctx.stack)), backward, ctx.stack, ctx.row, gradients[0])
+        answer = ctx.engine.ask(
+            ("backward", id(ctx.stack)), backward, ctx.stack, ctx.row, gradients[0]
+        )
         return answer[0], answer[1] if len(answer) > 1 else None, None, None, None

@@ -9,10 +9,31 @@ from methods import registry
 
 
 def table() -> Table:
-    columns = Table("method", "family", "what it does", "paper", "models sent", "a client keeps", "may use the true noise in", title="Methods")
+    columns = Table(
+        "method",
+        "family",
+        "what it does",
+        "paper",
+        "models sent",
+        "a client keeps",
+        "may use the true noise in",
+        title="Methods",
+    )
     for info in registry.list_methods():
-        oracle = ", ".join(f.name.removesuffix("_is_oracle") for f in fields(info.params) if f.name.endswith("_is_oracle"))
-        columns.add_row(info.name, info.family, info.summary.rstrip("."), info.paper, str(info.num_models), info.cls.client_state, oracle or "never")
+        oracle = ", ".join(
+            f.name.removesuffix("_is_oracle")
+            for f in fields(info.params)
+            if f.name.endswith("_is_oracle")
+        )
+        columns.add_row(
+            info.name,
+            info.family,
+            info.summary.rstrip("."),
+            info.paper,
+            str(info.num_models),
+            info.cls.client_state,
+            oracle or "never",
+        )
     return columns
 
 

@@ -21,7 +21,10 @@ import yaml
 
 from benchmarks.errors import UserError
 
-FINISHED = ("done", "diverged")  # both are results of the configuration; a failed run is tried again
+FINISHED = (
+    "done",
+    "diverged",
+)  # both are results of the configuration; a failed run is tried again
 PACKAGES = ("torch", "torchvision", "numpy", "scikit-learn", "pandas", "hydra-core")
 
 
@@ -44,14 +47,23 @@ def without_home(value: Any) -> Any:
     """Plain data in which the home folder, whose name is often a person's, is written ~."""
     if isinstance(value, str):
         home = str(Path.home())
-        return re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", value) if len(home) > 1 else value
+        return (
+            re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", value)
+            if len(home) > 1
+            else value
+        )
     if isinstance(value, Mapping):
         return {key: without_home(entry) for key, entry in value.items()}
     return [without_home(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_whole(path, (json.dumps(without_home(value), indent=1, sort_keys=False, allow_nan=False) + "\n").encode())
+    write_whole(
+        path,
+        (
+            json.dumps(without_home(value), indent=1, sort_keys=False, allow_nan=False) + "\n"
+        ).encode(),
+    )
 
 
 def write_yaml(path: Path, value: Any) -> None:
@@ -79,7 +91,9 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (ValueError, OSError) as error:
-        raise DamagedRecord(f"{path} is damaged ({type(error).__name__}); delete it to run the cell again") from error
+        raise DamagedRecord(
+            f"{path} is damaged ({type(error).__name__}); delete it to run the cell again"
+        ) from error
     if not isinstance(record, dict) or "status" not in record:
         raise DamagedRecord(f"{path} is damaged (no status); delete it to run the cell again")
     return record
@@ -110,13 +124,18 @@ class CheckpointFile:
     def load(self) -> tuple[Any, list[str]]:
         """The newest state that is whole, or None; and a line for each file that was not."""
         complaints: list[str] = []
-        for path, instead in ((self.newest, "going back to the one before it"), (self.previous, "starting anew")):
+        for path, instead in (
+            (self.newest, "going back to the one before it"),
+            (self.previous, "starting anew"),
+        ):
             if not path.exists():
                 continue
             data = path.read_bytes()
             if len(data) > 32 and hashlib.sha256(data[32:]).digest() == data[:32]:
                 return pickle.loads(data[32:]), complaints
-            complaints.append(f"{path} is damaged ({len(data)} bytes, hash does not match); {instead}")
+            complaints.append(
+                f"{path} is damaged ({len(data)} bytes, hash does not match); {instead}"
+            )
             path.unlink()  # the next save must not move it over a whole one
         return None, complaints
 

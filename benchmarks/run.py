@@ -50,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     # One thread per process keeps results the same everywhere; must be set before numpy and torch are imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # hydra's errors reach us as exceptions; they are shown as one line below
+    os.environ["HYDRA_FULL_ERROR"] = (
+        "1"  # hydra's errors reach us as exceptions; they are shown as one line below
+    )
     try:
         return _main(arguments)
     except UserError as error:
@@ -77,7 +79,9 @@ def _main(arguments: list[str]) -> int:
 
     cells = grid.expand(overrides)
     if not multirun and len(cells) > 1:
-        raise UserError(f"{' '.join(grid.sweeps(overrides))} makes {len(cells)} cells; legal: one value per key, or -m for a grid")
+        raise UserError(
+            f"{' '.join(grid.sweeps(overrides))} makes {len(cells)} cells; legal: one value per key, or -m for a grid"
+        )
     if show:
         summary.print_configurations(cells)
         return 0
@@ -87,15 +91,35 @@ def _main(arguments: list[str]) -> int:
         return 0
     summary.check_worlds(cells)
     grid.launch(job, cells, overrides)
-    return summary.print_grid(cells, already) if multirun else summary.print_run(cells[0][1], cells[0][1].run_id in already)
+    return (
+        summary.print_grid(cells, already)
+        if multirun
+        else summary.print_run(cells[0][1], cells[0][1].run_id in already)
+    )
 
 
 def _groups() -> str:
     """The choices of every configuration group, read from the folder names: no heavy import for a help text."""
     lines = []
-    for group in ("method", "dataset", "scale", "model", "partition", "noise", "executor", "tracking", "experiment"):
+    for group in (
+        "method",
+        "dataset",
+        "scale",
+        "model",
+        "partition",
+        "noise",
+        "executor",
+        "tracking",
+        "experiment",
+    ):
         folder = os.path.join(CONF, group)
-        names = sorted(name.removesuffix(".yaml") for name in os.listdir(folder) if name.endswith(".yaml")) if os.path.isdir(folder) else []
+        names = (
+            sorted(
+                name.removesuffix(".yaml") for name in os.listdir(folder) if name.endswith(".yaml")
+            )
+            if os.path.isdir(folder)
+            else []
+        )
         if names:
             lines.append(f"  {group + '=':<12}{' | '.join(names)}")
     keys = "  seed= budget.participations= federation.num_clients= federation.clients_per_round= train.lr= evaluate.every= runs_dir= force=true ..."

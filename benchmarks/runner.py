@@ -17,7 +17,16 @@ from benchmarks import compiled, data, diagnostics, evaluation, executors, model
 from benchmarks.config import PROTOCOL, RunConfig, as_plain
 from benchmarks.errors import UserError
 from benchmarks.fleet import Fleet, Meter
-from benchmarks.record import FINISHED, CheckpointFile, read_record, versions, write_curve, write_journal, write_json, write_yaml
+from benchmarks.record import (
+    FINISHED,
+    CheckpointFile,
+    read_record,
+    versions,
+    write_curve,
+    write_journal,
+    write_json,
+    write_yaml,
+)
 from benchmarks.tracking import Tracker
 from methods import registry
 from methods.base import Diverged, RoundContext, Spec
@@ -37,7 +46,9 @@ def check_method(config: RunConfig, dataset: data.Dataset) -> tuple[FedAvg, Spec
 
     method = registry.build(config.method.name, vars(config.method.params))
     assert isinstance(method, FedAvg)
-    probe = Network(models.build(config.model.name, dataset.num_classes, dataset.shape, config.model.params))
+    probe = Network(
+        models.build(config.model.name, dataset.num_classes, dataset.shape, config.model.params)
+    )
     spec = Spec(
         dataset=config.dataset.name,
         shape=dataset.shape,
@@ -60,7 +71,11 @@ def run_cell(config: RunConfig, tracker: Tracker) -> dict[str, Any]:
     folder = config.run_dir
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / ".lock"):
-        if not config.force and (record := read_record(folder)) is not None and record["status"] in FINISHED:
+        if (
+            not config.force
+            and (record := read_record(folder)) is not None
+            and record["status"] in FINISHED
+        ):
             return record
         if config.force:
             CheckpointFile(folder).delete()
@@ -73,7 +88,11 @@ def run_cell(config: RunConfig, tracker: Tracker) -> dict[str, Any]:
             status, reason = "diverged", str(error)
         except Exception as error:
             tracker.log(traceback.format_exc())
-            told = str(error) if isinstance(error, executors.WorkerError) else f"{type(error).__name__}: {error}"
+            told = (
+                str(error)
+                if isinstance(error, executors.WorkerError)
+                else f"{type(error).__name__}: {error}"
+            )
             status, reason = "failed", told.split("\n")[0]
         finally:
             run.executor.close()
@@ -96,7 +115,9 @@ class Run:
         dataset, noisy = self.dataset, torch.from_numpy(self.scene.noise.labels)
         num_classes, shape = dataset.num_classes, dataset.shape
 
-        def build_module() -> torch.nn.Module:  # goes to the workers: must not hold on to the data set's labels
+        def build_module() -> (
+            torch.nn.Module
+        ):  # goes to the workers: must not hold on to the data set's labels
             return models.build(config.model.name, num_classes, shape, config.model.params)
 
         def initial_weights(index: int) -> torch.Tensor:
@@ -105,18 +126,33 @@ class Run:
                 return Network(build_module()).vector
 
         client_half = registry.build(config.method.name, vars(config.method.params))
-        train, test = (executors.Pictures(images, dataset.views) for images in (dataset.train, dataset.test))
+        train, test = (
+            executors.Pictures(images, dataset.views) for images in (dataset.train, dataset.test)
+        )
         self.engine = compiled.choose(config, self.scene.sizes, shape, build_module)
-        workshop = executors.Workshop(train, test, num_classes, self.scene.parts, noisy, client_half, build_module, self.engine)
+        workshop = executors.Workshop(
+            train,
+            test,
+            num_classes,
+            self.scene.parts,
+            noisy,
+            client_half,
+            build_module,
+            self.engine,
+        )
         self.executor = executors.make(config.executor.name, config.executor.workers, workshop)
-        self.fleet = Fleet(self.executor, self.scene.parts, noisy, initial_weights, self.method.drops_nonfinite)
+        self.fleet = Fleet(
+            self.executor, self.scene.parts, noisy, initial_weights, self.method.drops_nonfinite
+        )
         self.round = 0
         self.curve: list[dict[str, Any]] = []
         self.journal: list[dict[str, Any]] = []
         self.seconds = {"method": 0.0, "evaluation": 0.0}
         self.checkpoint = CheckpointFile(config.run_dir)
         self.confusion: np.ndarray | None = None
-        self.audited: dict[int, torch.Tensor] = {}  # changed labels when the journal last told of them
+        self.audited: dict[
+            int, torch.Tensor
+        ] = {}  # changed labels when the journal last told of them
 
     def context(self, stage: str) -> RoundContext:
         return RoundContext(self.config.seed, self.round, stage, self.spec, self.config.train)
@@ -155,7 +191,10 @@ class Run:
 
     def _due(self, participations_before: int, stage: str) -> bool:
         step = self.config.evaluate.every * self.spec.clients_per_round
-        return self.method.stage(self.round) != stage or self.fleet.meter.participations // step > participations_before // step
+        return (
+            self.method.stage(self.round) != stage
+            or self.fleet.meter.participations // step > participations_before // step
+        )
 
     def _evaluate(self, stage: str) -> None:
         started = time.perf_counter()
@@ -167,17 +206,45 @@ class Run:
         arrays = dict(diagnosis.arrays)
         if self.dataset.labels_are_clean:
             scores = diagnostics.score(diagnosis, self.fleet, self.scene)
-            scores |= diagnostics.memorisation(self.executor, self.method, self.scene, self.config.seed, self.config.evaluate.memorised_samples)
+            scores |= diagnostics.memorisation(
+                self.executor,
+                self.method,
+                self.scene,
+                self.config.seed,
+                self.config.evaluate.memorised_samples,
+            )
             if diagnosis.arrays or self.method.stage(self.round) != stage:
-                arrays |= diagnostics.label_audit(self.fleet, self.audited, diagnosis.noisy_samples if diagnosis.arrays else None, self.scene)
+                arrays |= diagnostics.label_audit(
+                    self.fleet,
+                    self.audited,
+                    diagnosis.noisy_samples if diagnosis.arrays else None,
+                    self.scene,
+                )
                 self.audited = dict(self.fleet.changed_labels)
         meter = self.fleet.meter
         self.confusion = _confusion(self.dataset.test_labels, result.top, self.dataset.num_classes)
         if arrays:
-            self.journal.append({"round": self.round, "stage": stage, "participations": meter.participations, **as_lists(arrays)})
+            self.journal.append(
+                {
+                    "round": self.round,
+                    "stage": stage,
+                    "participations": meter.participations,
+                    **as_lists(arrays),
+                }
+            )
         self.seconds["evaluation"] += time.perf_counter() - started
-        row = {"round": self.round, "stage": stage, "participations": meter.participations, "accuracy": result.accuracy, "loss": result.loss}
-        row |= {"bytes_down": meter.bytes_down, "bytes_up": meter.bytes_up, "samples_trained": meter.samples_trained}
+        row = {
+            "round": self.round,
+            "stage": stage,
+            "participations": meter.participations,
+            "accuracy": result.accuracy,
+            "loss": result.loss,
+        }
+        row |= {
+            "bytes_down": meter.bytes_down,
+            "bytes_up": meter.bytes_up,
+            "samples_trained": meter.samples_trained,
+        }
         self.curve.append({**row, "seconds": round(self.seconds["method"], 3), **scores})
         self.tracker.evaluated(self.curve[-1])
 
@@ -206,7 +273,12 @@ class Run:
         self.method.models, self.method.shared, self.method._private = state["method"]
         self.fleet.changed_labels, self.fleet.states = state["fleet"]
         self.fleet.meter = Meter(**state["meter"])
-        self.curve, self.journal, self.confusion, self.seconds = state["curve"], state["journal"], state["confusion"], state["seconds"]
+        self.curve, self.journal, self.confusion, self.seconds = (
+            state["curve"],
+            state["journal"],
+            state["confusion"],
+            state["seconds"],
+        )
         self.audited = state.get("audited", {})  # a checkpoint of an earlier version has none
         self.tracker.warn(f"goes on from round {self.round}")
 
@@ -216,7 +288,9 @@ class Run:
 
     def finish(self, status: str, reason: str) -> dict[str, Any]:
         folder = self.config.run_dir
-        if status != "failed":  # a failed run keeps its checkpoint, so that it goes on from there once the cause is mended
+        if (
+            status != "failed"
+        ):  # a failed run keeps its checkpoint, so that it goes on from there once the cause is mended
             self.checkpoint.delete()
         self._write_curve()
         if self.journal:
@@ -272,11 +346,16 @@ def _last_scores(curve: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _confusion(truth: np.ndarray, top: np.ndarray, num_classes: int) -> np.ndarray:
-    return np.bincount(truth * num_classes + top, minlength=num_classes**2).reshape(num_classes, num_classes)
+    return np.bincount(truth * num_classes + top, minlength=num_classes**2).reshape(
+        num_classes, num_classes
+    )
 
 
 def _peak_memory_mb() -> int:
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) // 1024
+    return (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    ) // 1024
 
 
 def as_lists(value: Any) -> Any:

@@ -44,7 +44,9 @@ class Scene:
 
     def class_counts(self, labels: np.ndarray) -> np.ndarray:
         """(clients, classes) histogram of some labels of the training set."""
-        return np.stack([np.bincount(labels[part], minlength=self.num_classes) for part in self.parts])
+        return np.stack(
+            [np.bincount(labels[part], minlength=self.num_classes) for part in self.parts]
+        )
 
     def save(self, path: Path) -> None:
         buffer = io.BytesIO()
@@ -66,9 +68,24 @@ def build(config: RunConfig, dataset: Dataset) -> Scene:
     """Partition on the clean labels, then noise. An impossible pair is one line."""
     labels = dataset.train_labels
     try:
-        parts = partition.make(config.partition.name, labels, config.federation.num_clients, config.seed, config.partition.params)
-        noisy_for = partition.noise_parts(config.partition.name, labels, parts, config.seed, config.partition.params)
-        record = noise.apply(config.noise.name, labels, noisy_for, dataset.num_classes, config.seed, config.noise.params)
+        parts = partition.make(
+            config.partition.name,
+            labels,
+            config.federation.num_clients,
+            config.seed,
+            config.partition.params,
+        )
+        noisy_for = partition.noise_parts(
+            config.partition.name, labels, parts, config.seed, config.partition.params
+        )
+        record = noise.apply(
+            config.noise.name,
+            labels,
+            noisy_for,
+            dataset.num_classes,
+            config.seed,
+            config.noise.params,
+        )
         if noisy_for is not parts:
             record = noise.pool(record, labels, parts, dataset.num_classes)
     except ValueError as error:
@@ -83,16 +100,45 @@ def describe(config: RunConfig, world: Scene) -> list[Any]:
     rates, sizes = world.noise.client_rate, world.sizes
     noisy = world.noise.client_level > 0
     whole = Table(show_header=False, box=None, padding=(0, 2))
-    whole.add_row("scene", f"{config.dataset.name}, {config.partition.name}, {config.noise.name}, seed {config.seed}, hash {world.hash}")
+    whole.add_row(
+        "scene",
+        f"{config.dataset.name}, {config.partition.name}, {config.noise.name}, seed {config.seed}, hash {world.hash}",
+    )
     whole.add_row("convention", world.noise.convention)
-    whole.add_row("clients", f"{world.num_clients}, {int(noisy.sum())} noisy; {sizes.min()} to {sizes.max()} samples, {int(sizes.sum())} in all")
+    whole.add_row(
+        "clients",
+        f"{world.num_clients}, {int(noisy.sum())} noisy; {sizes.min()} to {sizes.max()} samples, {int(sizes.sum())} in all",
+    )
     held = np.concatenate(world.parts)
-    whole.add_row("wrong labels", f"{100 * world.noise.flipped[held].mean():.2f} % of all, {100 * rates.max():.1f} % on the noisiest client")
-    clients = Table("client", "samples", "classes", "level", "wrong %", "samples per class (true)", "samples per class (given)")
-    for k, (true, given) in enumerate(zip(world.class_counts(world.clean), world.class_counts(world.noise.labels), strict=True)):
+    whole.add_row(
+        "wrong labels",
+        f"{100 * world.noise.flipped[held].mean():.2f} % of all, {100 * rates.max():.1f} % on the noisiest client",
+    )
+    clients = Table(
+        "client",
+        "samples",
+        "classes",
+        "level",
+        "wrong %",
+        "samples per class (true)",
+        "samples per class (given)",
+    )
+    for k, (true, given) in enumerate(
+        zip(world.class_counts(world.clean), world.class_counts(world.noise.labels), strict=True)
+    ):
         level = f"{world.noise.client_level[k]:.3f}" if noisy[k] else "-"
-        counts = (" ".join(map(str, row)) if len(row) <= 20 else f"{len(row)} classes" for row in (true, given))
-        clients.add_row(str(k), str(sizes[k]), str(int((true > 0).sum())), level, f"{100 * rates[k]:.1f}", *counts)
+        counts = (
+            " ".join(map(str, row)) if len(row) <= 20 else f"{len(row)} classes"
+            for row in (true, given)
+        )
+        clients.add_row(
+            str(k),
+            str(sizes[k]),
+            str(int((true > 0).sum())),
+            level,
+            f"{100 * rates[k]:.1f}",
+            *counts,
+        )
     return [whole, clients]
 
 
@@ -105,16 +151,37 @@ def draw(world: Scene, path: Path, title: str) -> None:
 
     shown = min(world.num_clients, 100)
     counts = world.class_counts(world.clean)[:shown]
-    figure, (bubbles, bars) = pyplot.subplots(2, 1, figsize=(max(6.0, 0.13 * shown + 2), 6), height_ratios=(3, 1), sharex=True, layout="constrained")
+    figure, (bubbles, bars) = pyplot.subplots(
+        2,
+        1,
+        figsize=(max(6.0, 0.13 * shown + 2), 6),
+        height_ratios=(3, 1),
+        sharex=True,
+        layout="constrained",
+    )
     clients, classes = np.nonzero(counts)
     size = 120 * counts[clients, classes] / counts.max()
-    points = bubbles.scatter(clients, classes, s=size, c=world.noise.client_rate[clients], cmap="viridis_r", vmin=0, vmax=1, linewidths=0.3, edgecolors="black")
+    points = bubbles.scatter(
+        clients,
+        classes,
+        s=size,
+        c=world.noise.client_rate[clients],
+        cmap="viridis_r",
+        vmin=0,
+        vmax=1,
+        linewidths=0.3,
+        edgecolors="black",
+    )
     figure.colorbar(points, ax=bubbles, label="wrong labels of the client")
     bubbles.set(ylabel="true class", title=title, ylim=(-0.7, world.num_classes - 0.3))
     if world.num_classes <= 20:
         bubbles.set_yticks(range(world.num_classes))
     bars.bar(range(shown), 100 * world.noise.client_rate[:shown], color="#3b528b", width=0.8)
-    which = f"client (the first {shown} of {world.num_clients})" if shown < world.num_clients else "client"
+    which = (
+        f"client (the first {shown} of {world.num_clients})"
+        if shown < world.num_clients
+        else "client"
+    )
     bars.set(xlabel=which, ylabel="wrong labels, %", ylim=(0, 100), xlim=(-1, shown))
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
@@ -135,19 +202,31 @@ def main(arguments: list[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         print(HELP)
         return 0
-    picture = next((Path(text.removeprefix("draw=")) for text in arguments if text.startswith("draw=")), None)
+    picture = next(
+        (Path(text.removeprefix("draw=")) for text in arguments if text.startswith("draw=")), None
+    )
     try:
         overrides = [text for text in arguments if not text.startswith("draw=")]
         (_, config), *others = grid.expand(overrides)
         if others:
-            raise UserError(f"{' '.join(grid.sweeps(overrides))} makes {len(others) + 1} scenes; legal: one value per key")
-        world = build(config, data.load(config.dataset.name, config.data_dir, config.dataset.params))
+            raise UserError(
+                f"{' '.join(grid.sweeps(overrides))} makes {len(others) + 1} scenes; legal: one value per key"
+            )
+        world = build(
+            config, data.load(config.dataset.name, config.data_dir, config.dataset.params)
+        )
         for table in describe(config, world):
             console().print(table)
         if picture is not None:
             if picture.suffix not in (".png", ".pdf") or not picture.resolve().parent.is_dir():
-                raise UserError(f"draw={picture} is not legal; legal: a .png or .pdf file in a folder that exists")
-            draw(world, picture, f"{config.dataset.name}, {config.partition.name}, {config.noise.name}, seed {config.seed}")
+                raise UserError(
+                    f"draw={picture} is not legal; legal: a .png or .pdf file in a folder that exists"
+                )
+            draw(
+                world,
+                picture,
+                f"{config.dataset.name}, {config.partition.name}, {config.noise.name}, seed {config.seed}",
+            )
             console().print(f"drawn: {picture}")
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -15,7 +15,10 @@ except RuntimeError as error:
     if "torchvision::nms" not in str(error):
         raise
     for operator in ("nms", "qnms"):
-        torch.library.define(f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        torch.library.define(
+            f"torchvision::{operator}",
+            "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+        )
     import torchvision
 
 import torchvision.transforms.v2.functional

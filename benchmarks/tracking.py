@@ -25,7 +25,9 @@ class Tracker:
         self.planned = 1
         self._folder = folder
         self._last_line = time.monotonic()
-        self._first: int | None = None  # visits at the first sign of life, after a resume more than a round's
+        self._first: int | None = (
+            None  # visits at the first sign of life, after a resume more than a round's
+        )
         self._accuracy = ""
         self._progress: Progress | None = None
 
@@ -33,7 +35,11 @@ class Tracker:
         """Told once, before the first round: the visits that the method will make, and the tests that a checkpoint brought along."""
         self.planned = max(participations, 1)
         if self.live:
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[text]}"))
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[text]}"),
+            )
             self._progress = Progress(*columns, console=self.console, transient=True)
             self._task = self._progress.add_task(self.title, total=self.planned, text="starting")
             self._progress.start()
@@ -58,7 +64,9 @@ class Tracker:
 
     def evaluated(self, row: Mapping[str, Any]) -> None:
         self._accuracy = f" accuracy {100 * row['accuracy']:.2f} %"
-        self.log(f"round {row['round']} {row['stage']} participations {row['participations']} accuracy {row['accuracy']:.4f} loss {row['loss']:.4f}")
+        self.log(
+            f"round {row['round']} {row['stage']} participations {row['participations']} accuracy {row['accuracy']:.4f} loss {row['loss']:.4f}"
+        )
 
     def log(self, text: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +99,9 @@ class Tracker:
 def make(config: RunConfig, title: str, console: Console) -> Tracker:
     """The tracker that a configuration asks for."""
     if config.tracking.name == "wandb" and config.tracking.params.mode != "disabled":
-        from benchmarks.wandb_run import WandbTracker  # takes a second that other runs need not spend
+        from benchmarks.wandb_run import (
+            WandbTracker,
+        )  # takes a second that other runs need not spend
 
         return WandbTracker(title, config, console)
     return Tracker(title, config.run_dir, console)

@@ -78,7 +78,9 @@ class WandbTracker(Tracker):
     def ended(self, record: Mapping[str, Any]) -> None:
         if not self._opened:  # it failed before its first round
             self._open()
-        if record["status"] in FINISHED:  # a failed run may go on, and needs the next step for its next test
+        if (
+            record["status"] in FINISHED
+        ):  # a failed run may go on, and needs the next step for its next test
             self._attempt(lambda run: self._send(record["rounds"] + 1, self._pictures()))
         self._attempt(lambda run: run.summary.update(_summary(without_home(record))))
         self._attempt(lambda run: run.log_artifact(self._artifact()))
@@ -100,7 +102,9 @@ class WandbTracker(Tracker):
                     self._start("online")
                     return
                 except Exception as error:
-                    self.warn(f"W&B is not reached ({_first_line(error)}); kept, to be sent with: python -m wandb sync {self._shown('offline-run-*')}")
+                    self.warn(
+                        f"W&B is not reached ({_first_line(error)}); kept, to be sent with: python -m wandb sync {self._shown('offline-run-*')}"
+                    )
             self._start("offline")
         except Exception as error:
             self.warn(f"goes on without W&B ({_first_line(error)})")
@@ -112,7 +116,11 @@ class WandbTracker(Tracker):
         try:
             with wandb_service.within(OPEN_SECONDS):
                 wandb.setup(wandb.Settings(silent=True))
-                if mode == "online" and wandb.run is None and not wandb.login(prompt=False, verify=False):
+                if (
+                    mode == "online"
+                    and wandb.run is None
+                    and not wandb.login(prompt=False, verify=False)
+                ):
                     raise ConnectionError("no login; `wandb login` makes one")
                 self._run = wandb.init(
                     project=params.project,
@@ -128,7 +136,9 @@ class WandbTracker(Tracker):
                     resume=None if config.force else "allow",
                     settings=wandb.Settings(**SETTINGS),
                 )
-                self._next = self._run.step if mode == "online" else _last_step(before) + 1  # what the server has, or this disk
+                self._next = (
+                    self._run.step if mode == "online" else _last_step(before) + 1
+                )  # what the server has, or this disk
                 self._run.define_metric("participations", hidden=True)
                 self._run.define_metric("*", step_metric="participations", step_sync=False)
         except Exception:
@@ -162,7 +172,9 @@ class WandbTracker(Tracker):
             with wandb_service.within(SEND_SECONDS + ANSWER_SECONDS):
                 run.finish(exit_code=exit_code)
         except Exception as error:
-            self.warn(f"W&B was not sent all ({_first_line(error)}); the rest goes with: python -m wandb sync --include-online {self._shown('*run-*')}")
+            self.warn(
+                f"W&B was not sent all ({_first_line(error)}); the rest goes with: python -m wandb sync --include-online {self._shown('*run-*')}"
+            )
         self._leave()
 
     def _leave(self) -> None:
@@ -184,21 +196,35 @@ class WandbTracker(Tracker):
     def _pictures(self) -> dict[str, Any]:
         from reports.figures.cell import pictures
 
-        return {f"figures/{name}": wandb.Image(Image.open(io.BytesIO(png)), file_type="png") for name, png in pictures(self._folder).items()}
+        return {
+            f"figures/{name}": wandb.Image(Image.open(io.BytesIO(png)), file_type="png")
+            for name, png in pictures(self._folder).items()
+        }
 
     def _artifact(self) -> Any:
         """The record as it lies in the run folder: no copy is made, so that `python -m wandb sync` has to be typed where the run was."""
         artifact = wandb.Artifact(f"record-{self.config.run_id}", type="record")
         for path in (self._folder / name for name in FILES):
             if path.exists():
-                artifact.add_file(os.path.relpath(path), name=path.name, policy="immutable", skip_cache=True)
+                artifact.add_file(
+                    os.path.relpath(path), name=path.name, policy="immutable", skip_cache=True
+                )
         return artifact
 
 
 def records(session: Path) -> Iterator[dict[str, Any]]:
     """What lies in one of W&B's folders, by its own reader (`wandb leet inspect --json`); of a file that a kill cut short, the whole records."""
     for path in session.glob("run-*.wandb"):
-        command = [get_core_path(), "leet", "inspect", "--no-observability", "--json", "--run-file", str(path), str(session.parent)]
+        command = [
+            get_core_path(),
+            "leet",
+            "inspect",
+            "--no-observability",
+            "--json",
+            "--run-file",
+            str(path),
+            str(session.parent),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=READ_SECONDS)
         if done.returncode:
             raise OSError(f"{path} cannot be read: {done.stderr.strip()}")
@@ -206,20 +232,33 @@ def records(session: Path) -> Iterator[dict[str, Any]]:
 
 
 def _last_step(sessions: Sequence[Path]) -> int:
-    rows = (record["history"] for session in sessions for record in records(session) if record["type"] == "history")
+    rows = (
+        record["history"]
+        for session in sessions
+        for record in records(session)
+        if record["type"] == "history"
+    )
     return max((int(row["step"]["num"]) for row in rows), default=-1)
 
 
 def _whole(config: RunConfig) -> dict[str, Any]:
     """The configuration less the places on this machine and what says nothing about the run."""
-    rest = {name: value for name, value in as_plain(config).items() if name not in ("runs_dir", "data_dir", "tracking", "force", "dry")}
+    rest = {
+        name: value
+        for name, value in as_plain(config).items()
+        if name not in ("runs_dir", "data_dir", "tracking", "force", "dry")
+    }
     return {"run_id": config.run_id, **rest, **config.science()}
 
 
 def _summary(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record as flat values; the scores keep the names that they have in the curve."""
-    flat = {name: record[name] for name in ("status", "reason", "rounds", "oracle")} | record["scores"]
-    return flat | {f"{section}/{key}": value for section in SECTIONS for key, value in record[section].items()}
+    flat = {name: record[name] for name in ("status", "reason", "rounds", "oracle")} | record[
+        "scores"
+    ]
+    return flat | {
+        f"{section}/{key}": value for section in SECTIONS for key, value in record[section].items()
+    }
 
 
 def _first_line(error: BaseException) -> str:

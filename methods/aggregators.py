@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-BLOCK = 1 << 12  # columns at a time: scratch stays in the cache. A constant, so that sums do not depend on the number of threads
+BLOCK = (
+    1 << 12
+)  # columns at a time: scratch stays in the cache. A constant, so that sums do not depend on the number of threads
 Rows = Sequence[np.ndarray] | np.ndarray
 T = TypeVar("T")
 
@@ -45,7 +47,9 @@ class Reweighted(NamedTuple):
     weights: np.ndarray  # (M,), sums to 1
 
 
-def residual_reweighting(matrix: Tensor, interval: float, delta: float, num_trainable: int) -> Reweighted:
+def residual_reweighting(
+    matrix: Tensor, interval: float, delta: float, num_trainable: int
+) -> Reweighted:
     """Model weights and corrected values of ARFL (Fu et al., 2019) from the residuals of all coordinates.
 
     Fewer than three models have no residuals, and models that agree everywhere have no spread: both get uniform weights. A corrected value
@@ -91,7 +95,9 @@ def residual_fit(y: np.ndarray, interval: float) -> ResidualFit:
     robust scale (a median that leaves out the smallest residual) the confidence is min(1, Z sqrt(1-h) / |e|), Z = interval sqrt(2/M).
     """
     size, centre = len(y), (len(y) - 1) / 2
-    with np.errstate(over="ignore", invalid="ignore"):  # a model at 1e38 is finite, its distance to another may not be
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # a model at 1e38 is finite, its distance to another may not be
         ordered = np.stack(order_statistics(y, tuple(range(size))))
         rank = _ranks(y)
         slope = _repeated_median_slope(ordered)
@@ -108,13 +114,20 @@ def residual_fit(y: np.ndarray, interval: float) -> ResidualFit:
 def _repeated_median_slope(ordered: np.ndarray) -> np.ndarray:
     """median_a median_{b != a} (y_b - y_a) / (b - a) of each column."""
     size = len(ordered)
-    return median([median([(ordered[b] - ordered[a]) / (b - a) for b in range(size) if b != a]) for a in range(size)])
+    return median(
+        [
+            median([(ordered[b] - ordered[a]) / (b - a) for b in range(size) if b != a])
+            for a in range(size)
+        ]
+    )
 
 
 def _ranks(y: np.ndarray) -> np.ndarray:
     """Rank of each model within its column, from 0; of equal values the later model has the higher rank."""
     size = len(y)
-    rank = np.repeat(np.arange(size - 1, -1, -1, dtype=np.int16), y.shape[1]).reshape(y.shape)  # as if every later model were the smaller one
+    rank = np.repeat(np.arange(size - 1, -1, -1, dtype=np.int16), y.shape[1]).reshape(
+        y.shape
+    )  # as if every later model were the smaller one
     for a in range(size):
         for b in range(a):
             above = y[a] >= y[b]
@@ -125,7 +138,10 @@ def _ranks(y: np.ndarray) -> np.ndarray:
 
 def median(rows: Rows, leave_out: int = 0) -> np.ndarray:
     """Median over the first axis, without the `leave_out` smallest; the mean of the two middle values where their number is even."""
-    low, high = leave_out + (len(rows) - leave_out - 1) // 2, leave_out + (len(rows) - leave_out) // 2
+    low, high = (
+        leave_out + (len(rows) - leave_out - 1) // 2,
+        leave_out + (len(rows) - leave_out) // 2,
+    )
     middle = order_statistics(rows, (low, high))
     return middle[0] if low == high else (middle[0] + middle[1]) / 2
 

@@ -12,12 +12,18 @@ from methods.registry import register
 
 @dataclass(frozen=True)
 class ARFLParams:
-    confidence_interval: float = 2.0  # lambda, width of the interval in which a residual costs no weight
-    delta: float = 0.1  # delta, parameter confidence below which a value is replaced by the fitted line
+    confidence_interval: float = (
+        2.0  # lambda, width of the interval in which a residual costs no weight
+    )
+    delta: float = (
+        0.1  # delta, parameter confidence below which a value is replaced by the fitted line
+    )
 
     def __post_init__(self) -> None:
         if not self.confidence_interval > 0:
-            raise ValueError(f"method.confidence_interval={self.confidence_interval} is not legal; legal: above 0")
+            raise ValueError(
+                f"method.confidence_interval={self.confidence_interval} is not legal; legal: above 0"
+            )
         if not 0 <= self.delta <= 1:
             raise ValueError(f"method.delta={self.delta} is not legal; legal: 0 to 1")
 
@@ -38,4 +44,8 @@ class ARFL(FedAvg):
     drops_nonfinite = True
 
     def combine(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
-        return weighted_mean(*residual_reweighting(matrix, self.params.confidence_interval, self.params.delta, self.spec.num_trainable))
+        return weighted_mean(
+            *residual_reweighting(
+                matrix, self.params.confidence_interval, self.params.delta, self.spec.num_trainable
+            )
+        )

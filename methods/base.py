@@ -38,9 +38,17 @@ class TrainParams:
     def __post_init__(self) -> None:
         if self.optimizer not in ("sgd", "adam"):
             raise ValueError(f"train.optimizer={self.optimizer!r} is not legal; legal: sgd, adam")
-        for name, low in (("local_epochs", 1), ("batch_size", 1), ("momentum", 0), ("weight_decay", 0), ("clip_norm", 0)):
+        for name, low in (
+            ("local_epochs", 1),
+            ("batch_size", 1),
+            ("momentum", 0),
+            ("weight_decay", 0),
+            ("clip_norm", 0),
+        ):
             if getattr(self, name) < low:
-                raise ValueError(f"train.{name}={getattr(self, name)} is not legal; legal: at least {low}")
+                raise ValueError(
+                    f"train.{name}={getattr(self, name)} is not legal; legal: at least {low}"
+                )
         for name in ("lr", "lr_decay"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"train.{name}={getattr(self, name)} is not legal; legal: above 0")
@@ -114,9 +122,17 @@ class Client(Protocol):
     state: dict[str, Any]  # tensors and numbers that persist between visits
 
     def network(self, vector: Tensor) -> Network: ...
-    def images(self, index: Tensor, view: str = "plain", generator: torch.Generator | None = None) -> Tensor: ...
+    def images(
+        self, index: Tensor, view: str = "plain", generator: torch.Generator | None = None
+    ) -> Tensor: ...
     def batches(
-        self, batch_size: int, view: str, order: torch.Generator, augment: torch.Generator, epoch: int = 0, subset: Tensor | None = None
+        self,
+        batch_size: int,
+        view: str,
+        order: torch.Generator,
+        augment: torch.Generator,
+        epoch: int = 0,
+        subset: Tensor | None = None,
     ) -> Iterator[Batch]: ...
     def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply: ...
 
@@ -147,10 +163,16 @@ class Diagnosis:
     client_scores: np.ndarray | None = None  # (K,), higher: noisier
     noisy_clients: Sequence[int] | None = None
     noise_rates: np.ndarray | None = None  # (K,) estimated share of wrong labels
-    noisy_samples: Mapping[int, np.ndarray] | None = None  # client -> bool mask over its samples: held to be mislabelled
-    labels: Mapping[int, np.ndarray] | None = None  # client -> labels the method would use; None: the working labels
+    noisy_samples: Mapping[int, np.ndarray] | None = (
+        None  # client -> bool mask over its samples: held to be mislabelled
+    )
+    labels: Mapping[int, np.ndarray] | None = (
+        None  # client -> labels the method would use; None: the working labels
+    )
     values: Mapping[str, float] = field(default_factory=dict)  # scalars worth a curve
-    arrays: Mapping[str, Any] = field(default_factory=dict)  # arrays worth keeping (LID scores, mixtures): go to the journal
+    arrays: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # arrays worth keeping (LID scores, mixtures): go to the journal
 
 
 @dataclass(frozen=True)
@@ -164,9 +186,15 @@ class Method:
     name: ClassVar[str]
     Params: ClassVar[type] = NoParams
     model_names: ClassVar[tuple[str, ...]] = ("model",)
-    client_state: ClassVar[str] = "none"  # what a client keeps between visits, for the table of methods
-    drops_nonfinite: ClassVar[bool] = False  # a client model with NaN or Inf is left out instead of ending the run
-    null_params: ClassVar[Mapping[str, Any] | None] = None  # parameters under which the method equals FedAvg byte for byte
+    client_state: ClassVar[str] = (
+        "none"  # what a client keeps between visits, for the table of methods
+    )
+    drops_nonfinite: ClassVar[bool] = (
+        False  # a client model with NaN or Inf is left out instead of ending the run
+    )
+    null_params: ClassVar[Mapping[str, Any] | None] = (
+        None  # parameters under which the method equals FedAvg byte for byte
+    )
 
     def __init__(self, params: Any):
         self.params = params

@@ -17,14 +17,22 @@ from methods.schedules import forget_rate, keep_count, share_of_rounds
 @dataclass(frozen=True)
 class CoteachingParams:
     forget_rate: float = 0.2  # tau, share of each batch left out in the end
-    forget_rate_is_oracle: bool = False  # to be set when forget_rate is taken from the true noise, as the paper does
-    ramp_rounds: float = 0.1  # T_k, as a share of all rounds: those in which the rate grows from 0 to tau
+    forget_rate_is_oracle: bool = (
+        False  # to be set when forget_rate is taken from the true noise, as the paper does
+    )
+    ramp_rounds: float = (
+        0.1  # T_k, as a share of all rounds: those in which the rate grows from 0 to tau
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.forget_rate < 1:
-            raise ValueError(f"method.forget_rate={self.forget_rate} is not legal; legal: 0 or more, below 1")
+            raise ValueError(
+                f"method.forget_rate={self.forget_rate} is not legal; legal: 0 or more, below 1"
+            )
         if not 0 <= self.ramp_rounds <= 1:
-            raise ValueError(f"method.ramp_rounds={self.ramp_rounds} is not legal; legal: 0 to 1, a share of the rounds")
+            raise ValueError(
+                f"method.ramp_rounds={self.ramp_rounds} is not legal; legal: 0 to 1, a share of the rounds"
+            )
 
 
 @register(family="sample selection", paper="Han et al., NeurIPS 2018")
@@ -45,19 +53,27 @@ class Coteaching(FedAvg):
     client_state = "which samples the first network picked last"
 
     def oracle(self) -> str:
-        return f"forget_rate={self.params.forget_rate} is the true noise rate" if self.params.forget_rate_is_oracle else ""
+        return (
+            f"forget_rate={self.params.forget_rate} is the true noise rate"
+            if self.params.forget_rate_is_oracle
+            else ""
+        )
 
     def serving(self) -> Mapping[str, Tensor]:
         return {"a": self.models["a"]}
 
     def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         nets = {name: client.network(vector) for name, vector in payload.models.items()}
-        rate = forget_rate(ctx.round, share_of_rounds(self.params.ramp_rounds, ctx.spec), self.params.forget_rate)
+        rate = forget_rate(
+            ctx.round, share_of_rounds(self.params.ramp_rounds, ctx.spec), self.params.forget_rate
+        )
         picked = torch.zeros(client.num_samples, dtype=torch.bool)
 
         def batch_loss(batch: Batch) -> Tensor:
             # One sum for both: each network's loss reaches its own weights only, the choice carries no gradient.
-            losses_a, losses_b = (cross_entropy(net(batch.x), batch.y, reduction="none") for net in nets.values())
+            losses_a, losses_b = (
+                cross_entropy(net(batch.x), batch.y, reduction="none") for net in nets.values()
+            )
             easy_a, easy_b = easiest(losses_a, rate), easiest(losses_b, rate)
             if batch.epoch == ctx.train.local_epochs - 1:
                 picked[batch.index[easy_a]] = True
@@ -70,7 +86,11 @@ class Coteaching(FedAvg):
     def diagnosis(self, fleet: Fleet) -> Diagnosis:
         """Held to be mislabelled: what the first network left out in the last epoch of a client's last visit."""
         states = {k: fleet.state(k) for k in range(fleet.num_clients)}
-        return Diagnosis(noisy_samples={k: ~state["picked"].numpy() for k, state in states.items() if "picked" in state})
+        return Diagnosis(
+            noisy_samples={
+                k: ~state["picked"].numpy() for k, state in states.items() if "picked" in state
+            }
+        )
 
 
 def easiest(losses: Tensor, rate: float) -> Tensor:

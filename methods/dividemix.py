@@ -16,25 +16,42 @@ from methods.registry import register
 from methods.schedules import ramp
 from methods.warmup import WarmedUp, WarmUpParams
 
-MIXTURE: dict[str, Any] = {"max_iter": 10, "tol": 1e-2, "reg_covar": 5e-4}  # as in the released code
+MIXTURE: dict[str, Any] = {
+    "max_iter": 10,
+    "tol": 1e-2,
+    "reg_covar": 5e-4,
+}  # as in the released code
 
 
 @dataclass(frozen=True)
 class DivideMixParams(WarmUpParams):
-    divide_epochs: int = 20  # local epochs of a visit after the warm-up; each begins with a new division
+    divide_epochs: int = (
+        20  # local epochs of a visit after the warm-up; each begins with a new division
+    )
     warmup_batch_size: int = 128  # batch of the warm-up; afterwards train.batch_size labelled and as many unlabelled samples
     lambda_u: float = 25.0  # lambda_u, weight of the unlabelled loss
-    lambda_u_is_oracle: bool = False  # to be set when lambda_u is chosen by the true noise level, as in FedCorr's tables
-    lambda_u_ramp: float = 0.2  # share of the rounds after the warm-up in which lambda_u grows from 0
+    lambda_u_is_oracle: bool = (
+        False  # to be set when lambda_u is chosen by the true noise level, as in FedCorr's tables
+    )
+    lambda_u_ramp: float = (
+        0.2  # share of the rounds after the warm-up in which lambda_u grows from 0
+    )
     threshold: float = 0.5  # tau, probability of being clean above which a sample keeps its label
     temperature: float = 0.5  # T, of sharpening
     mixup_alpha: float = 4.0  # alpha, of mixup's Beta distribution
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, low in (("divide_epochs", 1), ("warmup_batch_size", 1), ("lambda_u", 0), ("mixup_alpha", 0)):
+        for name, low in (
+            ("divide_epochs", 1),
+            ("warmup_batch_size", 1),
+            ("lambda_u", 0),
+            ("mixup_alpha", 0),
+        ):
             if getattr(self, name) < low:
-                raise ValueError(f"method.{name}={getattr(self, name)} is not legal; legal: at least {low}")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)} is not legal; legal: at least {low}"
+                )
         for name in ("lambda_u_ramp", "threshold"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"method.{name}={getattr(self, name)} is not legal; legal: 0 to 1")
@@ -59,17 +76,27 @@ class DivideMix(WarmedUp):
     params: DivideMixParams
     model_names = ("a", "b")
     own_stage = "divide"
-    client_state = "which samples the first network held to be mislabelled last (for diagnosis only)"
+    client_state = (
+        "which samples the first network held to be mislabelled last (for diagnosis only)"
+    )
 
     # --- server -------------------------------------------------------------------------------------------------------------------------
 
     def oracle(self) -> str:
-        return f"lambda_u={self.params.lambda_u} is chosen by the true noise level" if self.params.lambda_u_is_oracle else ""
+        return (
+            f"lambda_u={self.params.lambda_u} is chosen by the true noise level"
+            if self.params.lambda_u_is_oracle
+            else ""
+        )
 
     def diagnosis(self, fleet: Fleet) -> Diagnosis:
         """Held to be mislabelled: the unlabelled part of the first network's division in the last epoch of a client's last visit."""
         states = {k: fleet.state(k) for k in range(fleet.num_clients)}
-        return Diagnosis(noisy_samples={k: state["doubtful"].numpy() for k, state in states.items() if "doubtful" in state})
+        return Diagnosis(
+            noisy_samples={
+                k: state["doubtful"].numpy() for k, state in states.items() if "doubtful" in state
+            }
+        )
 
     # --- client -------------------------------------------------------------------------------------------------------------------------
 
@@ -81,7 +108,13 @@ class DivideMix(WarmedUp):
         nets = {name: client.network(vector) for name, vector in payload.models.items()}
         if ctx.stage == "warmup":
             for net in nets.values():
-                local.train(client, [net], self._plain_loss(net, ctx), ctx, batch_size=self.params.warmup_batch_size)
+                local.train(
+                    client,
+                    [net],
+                    self._plain_loss(net, ctx),
+                    ctx,
+                    batch_size=self.params.warmup_batch_size,
+                )
         else:
             self._divide_and_mix(client, nets["a"], nets["b"], ctx)
         return client.reply({name: net.vector for name, net in nets.items()})
@@ -105,7 +138,14 @@ class DivideMix(WarmedUp):
         client.state["doubtful"] = clean_a <= self.params.threshold
 
     def _mix_loss(
-        self, trainer: local.Trainer, net: Network, other: Network, clean: Tensor, unlabelled: Tensor, rng: np.random.Generator, ctx: RoundContext
+        self,
+        trainer: local.Trainer,
+        net: Network,
+        other: Network,
+        clean: Tensor,
+        unlabelled: Tensor,
+        rng: np.random.Generator,
+        ctx: RoundContext,
     ) -> Callable[[Batch], Tensor]:
         params, client = self.params, trainer.client
         weight = params.lambda_u * self.unlabelled_ramp(ctx)
@@ -116,23 +156,36 @@ class DivideMix(WarmedUp):
 
         @torch.no_grad()
         def guess(views: tuple[Tensor, ...], *networks: Network) -> Tensor:
-            return torch.stack([network(x).softmax(1) for network in networks for x in views]).mean(0)
+            return torch.stack([network(x).softmax(1) for network in networks for x in views]).mean(
+                0
+            )
 
         def batch_loss(batch: Batch) -> Tensor:
             x, u = two_views(batch), two_views(next(partners)) if partners is not None else ()
             guessed = [sharpen(guess(u, net, other), params.temperature)] * 2 if u else []
             trust = clean[batch.index, None]
-            refined = sharpen(trust * one_hot(batch.y, client.num_classes) + (1 - trust) * guess(x, net), params.temperature)
+            refined = sharpen(
+                trust * one_hot(batch.y, client.num_classes) + (1 - trust) * guess(x, net),
+                params.temperature,
+            )
             inputs, targets = torch.cat([*x, *u]), torch.cat([refined, refined, *guessed])
             share = mixup.draw(params.mixup_alpha, rng)
-            mixed, target = mixup.mix(inputs, targets, max(share, 1 - share), torch.from_numpy(rng.permutation(len(inputs))))
+            mixed, target = mixup.mix(
+                inputs,
+                targets,
+                max(share, 1 - share),
+                torch.from_numpy(rng.permutation(len(inputs))),
+            )
             return mixmatch_loss(net(mixed), target, 2 * len(batch.y), weight)
 
         return batch_loss
 
     def unlabelled_ramp(self, ctx: RoundContext) -> float:
         warmup = self.num_warmup(ctx.spec)
-        return ramp(ctx.round - warmup, round(self.params.lambda_u_ramp * (self.num_rounds(ctx.spec) - warmup)))
+        return ramp(
+            ctx.round - warmup,
+            round(self.params.lambda_u_ramp * (self.num_rounds(ctx.spec) - warmup)),
+        )
 
 
 def divide(client: Client, nets: tuple[Network, ...], rng: np.random.Generator) -> list[Tensor]:
@@ -140,13 +193,20 @@ def divide(client: Client, nets: tuple[Network, ...], rng: np.random.Generator) 
     for net in nets:
         net.eval()
     logits = local.whole_set(client, nets)
-    return [clean_probability(cross_entropy(z, client.labels, reduction="none"), int(rng.integers(2**31))) for z in logits]
+    return [
+        clean_probability(
+            cross_entropy(z, client.labels, reduction="none"), int(rng.integers(2**31))
+        )
+        for z in logits
+    ]
 
 
 def clean_probability(losses: Tensor, seed: int) -> Tensor:
     """Losses brought to [0, 1], then a mixture of two Gaussians. Equal losses are all clean."""
     lowest, spread = losses.min(), losses.max() - losses.min()
-    if not 0 < spread < torch.inf:  # a network that has diverged is found out by whoever receives it
+    if (
+        not 0 < spread < torch.inf
+    ):  # a network that has diverged is found out by whoever receives it
         return torch.ones_like(losses)
     scaled = ((losses - lowest) / spread).numpy()
     return torch.from_numpy(mixture.split(scaled, seed, **MIXTURE).posterior_low).to(losses.dtype)
@@ -163,7 +223,9 @@ def mixmatch_loss(logits: Tensor, targets: Tensor, num_labelled: int, weight: fl
     probabilities = logits.softmax(1)
     loss = cross_entropy(logits[:num_labelled], targets[:num_labelled])
     if num_labelled < len(logits):
-        loss = loss + weight * (probabilities[num_labelled:] - targets[num_labelled:]).square().mean()
+        loss = (
+            loss + weight * (probabilities[num_labelled:] - targets[num_labelled:]).square().mean()
+        )
     return loss + uniform_penalty(probabilities.mean(0))
 
 

@@ -42,7 +42,9 @@ class FedAvg(Method):
         self.spec = spec
         self.rounds = spec.participations // spec.clients_per_round
         self.planned_participations = self.rounds * spec.clients_per_round
-        self.models: dict[str, Tensor] = {name: fleet.initial_weights(index) for index, name in enumerate(self.model_names)}
+        self.models: dict[str, Tensor] = {
+            name: fleet.initial_weights(index) for index, name in enumerate(self.model_names)
+        }
         self.shared: dict[str, Any] = {}
         self._private: dict[str, Any] = {}
 
@@ -50,7 +52,9 @@ class FedAvg(Method):
         return "train" if round < self.rounds else None
 
     def select(self, fleet: Fleet, ctx: RoundContext) -> Sequence[int]:
-        cohort = ctx.rng("select").choice(fleet.num_clients, size=self.spec.clients_per_round, replace=False)
+        cohort = ctx.rng("select").choice(
+            fleet.num_clients, size=self.spec.clients_per_round, replace=False
+        )
         return [int(k) for k in np.sort(cohort)]
 
     def begin_round(self, fleet: Fleet, ids: Sequence[int], ctx: RoundContext) -> None:
@@ -62,7 +66,9 @@ class FedAvg(Method):
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
         weights = self.weights(replies)
         for name in self.model_names:
-            self.models[name] = self.combine(torch.stack([reply.models[name] for reply in replies]), weights)
+            self.models[name] = self.combine(
+                torch.stack([reply.models[name] for reply in replies]), weights
+            )
 
     def weights(self, replies: Sequence[Reply]) -> np.ndarray:
         sizes = np.array([reply.num_samples for reply in replies], dtype=np.float64)
@@ -87,7 +93,13 @@ class FedAvg(Method):
     def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         nets = {name: client.network(vector) for name, vector in payload.models.items()}
         for net in nets.values():
-            local.train(client, [net], lambda batch: self.batch_loss(net, batch, ctx), ctx, penalty=lambda batch: self.penalty(net, batch, ctx))
+            local.train(
+                client,
+                [net],
+                lambda batch: self.batch_loss(net, batch, ctx),
+                ctx,
+                penalty=lambda batch: self.penalty(net, batch, ctx),
+            )
         return client.reply({name: net.vector for name, net in nets.items()})
 
     def batch_loss(self, net: Network, batch: Batch, ctx: RoundContext) -> Tensor:

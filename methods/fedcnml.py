@@ -11,7 +11,15 @@ from torch import Tensor
 from methods import local
 from methods.base import Batch, Client, Diagnosis, Fleet, Payload, Reply, RoundContext, Spec
 from methods.fedavg import FedAvg
-from methods.fedcnml_math import ROUNDING, binarise, choose_clean, cutoff, jensen_shannon, sample_weights, triplet
+from methods.fedcnml_math import (
+    ROUNDING,
+    binarise,
+    choose_clean,
+    cutoff,
+    jensen_shannon,
+    sample_weights,
+    triplet,
+)
 from methods.losses import cross_entropy, one_hot, sharpen
 from methods.registry import register
 
@@ -25,7 +33,9 @@ class FedCNMLParams:
     scoring_samples: int = 0  # of each client, on which it scores the others' networks; 0: all
     tau1: float = 2.0  # tau_1, filter coefficient of the score threshold mu_1; 1: the mean, large: the maximum
     mu2: int = 5  # mu_2, a clean client has more neighbours than this; 0: all clients are taken for clean, as in c1
-    horizon: int = 350  # the paper's rounds: warmup and decay_every are stretched by rounds / horizon
+    horizon: int = (
+        350  # the paper's rounds: warmup and decay_every are stretched by rounds / horizon
+    )
     warmup: int = 25  # T_w, rounds on clean clients, out of horizon
     decay_every: int = 120  # rounds between two decays of the learning rate, out of horizon
     decay: float = 0.1  # factor of a decay
@@ -36,7 +46,9 @@ class FedCNMLParams:
     triplet_weight: float = 0.025  # lambda
     margin: float = 0.0  # added inside the hinge of the triplet loss
     mean_over: str = "subsets"  # subsets: the loss adds the means over clean and noisy samples of a batch; batch: one mean over both
-    view: str = "strong"  # images in the federation stage: strong (AutoAugment's CIFAR-10 policy) | train
+    view: str = (
+        "strong"  # images in the federation stage: strong (AutoAugment's CIFAR-10 policy) | train
+    )
 
     def __post_init__(self) -> None:
         for name, legal in (
@@ -46,18 +58,26 @@ class FedCNMLParams:
             ("view", ("strong", "train")),
         ):
             if getattr(self, name) not in legal:
-                raise ValueError(f"method.{name}={getattr(self, name)!r} is not legal; legal: {', '.join(legal)}")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)!r} is not legal; legal: {', '.join(legal)}"
+                )
         for name, low in (
             ("scoring_epochs", 1), ("scoring_samples", 0), ("tau1", 1), ("mu2", 0), ("horizon", 2), ("warmup", 1), ("decay_every", 1),
             ("tau2", 1), ("jsd_limit", 0), ("triplet_weight", 0), ("margin", 0),
         ):  # fmt: skip
             if not getattr(self, name) >= low:
-                raise ValueError(f"method.{name}={getattr(self, name)} is not legal; legal: at least {low}")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)} is not legal; legal: at least {low}"
+                )
         for name in ("decay", "temperature"):
             if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"method.{name}={getattr(self, name)} is not legal; legal: above 0, at most 1")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)} is not legal; legal: above 0, at most 1"
+                )
         if self.warmup >= self.horizon:
-            raise ValueError(f"method.warmup={self.warmup} is not legal; legal: less than method.horizon={self.horizon}")
+            raise ValueError(
+                f"method.warmup={self.warmup} is not legal; legal: less than method.horizon={self.horizon}"
+            )
 
     @property
     def scores_clients(self) -> bool:
@@ -110,7 +130,9 @@ class FedCNML(FedAvg):
 
     def learning_rate(self, ctx: RoundContext) -> float:
         scoring, _, rounds = self.schedule(ctx.spec)
-        decays = max(ctx.round - scoring, 0) * self.params.horizon // (self.params.decay_every * rounds)
+        decays = (
+            max(ctx.round - scoring, 0) * self.params.horizon // (self.params.decay_every * rounds)
+        )
         return ctx.train.lr * ctx.train.lr_decay**ctx.round * self.params.decay**decays
 
     # --- server -------------------------------------------------------------------------------------------------------------
@@ -119,15 +141,25 @@ class FedCNML(FedAvg):
         super().check(spec)
         least = 2 * spec.clients_per_round + (spec.num_clients if self.params.scores_clients else 0)
         if spec.participations < least:
-            visits = "federation.num_clients + 2 federation.clients_per_round" if self.params.scores_clients else "2 rounds"
-            raise ValueError(f"budget.participations={spec.participations} is not legal for fedcnml; legal: at least {visits} = {least}")
+            visits = (
+                "federation.num_clients + 2 federation.clients_per_round"
+                if self.params.scores_clients
+                else "2 rounds"
+            )
+            raise ValueError(
+                f"budget.participations={spec.participations} is not legal for fedcnml; legal: at least {visits} = {least}"
+            )
         if self.params.scores_clients and spec.num_clients < 2:
-            raise ValueError("federation.num_clients=1 is not legal for fedcnml, whose clients score each other; legal: 2 or more, or method.ablation=c1")
+            raise ValueError(
+                "federation.num_clients=1 is not legal for fedcnml, whose clients score each other; legal: 2 or more, or method.ablation=c1"
+            )
 
     def setup(self, spec: Spec, fleet: Fleet, ctx: RoundContext) -> None:
         super().setup(spec, fleet, ctx)
         scoring, _, self.rounds = self.schedule(spec)
-        self.planned_participations = scoring * spec.num_clients + self.rounds * spec.clients_per_round
+        self.planned_participations = (
+            scoring * spec.num_clients + self.rounds * spec.clients_per_round
+        )
         shape = (spec.num_clients, len(self.model_names))
         self._private = {
             "clean": np.arange(spec.num_clients),
@@ -150,7 +182,9 @@ class FedCNML(FedAvg):
         if ctx.stage == "scoring":
             return range(fleet.num_clients)
         if ctx.stage == "warmup":
-            cohort = ctx.rng("select").choice(self._private["clean"], size=self.spec.clients_per_round, replace=False)
+            cohort = ctx.rng("select").choice(
+                self._private["clean"], size=self.spec.clients_per_round, replace=False
+            )
             return [int(k) for k in np.sort(cohort)]
         return super().select(fleet, ctx)
 
@@ -164,11 +198,21 @@ class FedCNML(FedAvg):
             return Payload(self.models, {"trains": client_id in cohort})
 
         state = self._private
-        for reply in fleet.ask(range(fleet.num_clients) if self.params.statistics == "full" else ids, self.measure, nets, ctx):
-            state["sums"][reply.client_id], state["minima"][reply.client_id] = reply.values["sums"], reply.values["minima"]
+        for reply in fleet.ask(
+            range(fleet.num_clients) if self.params.statistics == "full" else ids,
+            self.measure,
+            nets,
+            ctx,
+        ):
+            state["sums"][reply.client_id], state["minima"][reply.client_id] = (
+                reply.values["sums"],
+                reply.values["minima"],
+            )
             state["counts"][reply.client_id] = reply.num_samples
         mean = state["sums"].sum(axis=0) / state["counts"].sum()
-        self.shared["cutoffs"] = cutoff(mean, state["minima"].min(axis=0), self.params.tau2, self.params.jsd_limit)
+        self.shared["cutoffs"] = cutoff(
+            mean, state["minima"].min(axis=0), self.params.tau2, self.params.jsd_limit
+        )
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
         if ctx.stage == "scoring":
@@ -182,10 +226,15 @@ class FedCNML(FedAvg):
             return
         super().aggregate(replies, ctx)
         if ctx.stage == "federation":
-            values = {f"cutoff_{name}": value for name, value in zip(self.model_names, self.shared["cutoffs"], strict=True)}
+            values = {
+                f"cutoff_{name}": value
+                for name, value in zip(self.model_names, self.shared["cutoffs"], strict=True)
+            }
             if self.params.uses_triplet:
                 judged = sum(reply.values["judged"] for reply in replies)
-                values["triplet_active"] = sum(reply.values["active"] for reply in replies) / max(judged, 1)
+                values["triplet_active"] = sum(reply.values["active"] for reply in replies) / max(
+                    judged, 1
+                )
             self._private["values"] = values
 
     def end_round(self, fleet: Fleet, ctx: RoundContext) -> None:
@@ -197,9 +246,17 @@ class FedCNML(FedAvg):
         least = max(self.spec.clients_per_round, -(-self.spec.num_clients // 10))
         clean = choose_clean(eta, received, self.params.mu2, least)
         self._private |= {"clean": clean, "eta": eta}
-        self._private["arrays"] = {"eta": eta, "mu1": threshold, "received": received, "given": given, "clean": clean}
+        self._private["arrays"] = {
+            "eta": eta,
+            "mu1": threshold,
+            "received": received,
+            "given": given,
+            "clean": clean,
+        }
 
-    def _mutual_scores(self, fleet: Fleet, models: Sequence[Tensor], ctx: RoundContext) -> np.ndarray:
+    def _mutual_scores(
+        self, fleet: Fleet, models: Sequence[Tensor], ctx: RoundContext
+    ) -> np.ndarray:
         """Accuracy of model q on client p's labels at [p, q]; the diagonal, which nobody needs, is NaN."""
         scores = np.full((fleet.num_clients, fleet.num_clients), np.nan)
         at_once = max(SCORING_BYTES // (models[0].numel() * models[0].element_size()), 1)
@@ -218,7 +275,11 @@ class FedCNML(FedAvg):
         state, noisy_clients = self._private, None
         if "eta" in state:
             noisy_clients = np.setdiff1d(np.arange(fleet.num_clients), state["clean"]).tolist()
-        masks = {k: fleet.state(k)["noisy"].numpy() for k in range(fleet.num_clients) if "noisy" in fleet.state(k)}
+        masks = {
+            k: fleet.state(k)["noisy"].numpy()
+            for k in range(fleet.num_clients)
+            if "noisy" in fleet.state(k)
+        }
         return Diagnosis(
             client_scores=-state["eta"] if "eta" in state else None,
             noisy_clients=noisy_clients,
@@ -235,7 +296,9 @@ class FedCNML(FedAvg):
         index = torch.arange(client.num_samples)
         if 0 < self.params.scoring_samples < client.num_samples:
             # The same samples for all models, whichever request they come in.
-            index = torch.randperm(client.num_samples, generator=ctx.generator("scoring", client.id))[: self.params.scoring_samples]
+            index = torch.randperm(
+                client.num_samples, generator=ctx.generator("scoring", client.id)
+            )[: self.params.scoring_samples]
         models = list(payload.models.values())
         net = client.network(models[0]).eval()
         right = np.zeros(len(models))
@@ -252,7 +315,11 @@ class FedCNML(FedAvg):
         divergences = jensen_shannon(predictions.gather(2, labels).squeeze(2))
         if payload.shared["trains"]:
             pseudo = sharpen(predictions.mean(0), self.params.temperature)
-            client.state |= {"models": dict(payload.models), "divergences": divergences, "pseudo": pseudo}
+            client.state |= {
+                "models": dict(payload.models),
+                "divergences": divergences,
+                "pseudo": pseudo,
+            }
         return client.reply({}, sums=divergences.sum(1).numpy(), minima=divergences.amin(1).numpy())
 
     def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
@@ -261,21 +328,38 @@ class FedCNML(FedAvg):
         nets = {name: client.network(vector) for name, vector in payload.models.items()}
 
         def batch_loss(batch: Batch) -> Tensor:
-            return torch.stack([cross_entropy(net(batch.x), batch.y) for net in nets.values()]).sum()
+            return torch.stack(
+                [cross_entropy(net(batch.x), batch.y) for net in nets.values()]
+            ).sum()
 
         epochs = self.params.scoring_epochs if ctx.stage == "scoring" else ctx.train.local_epochs
-        local.train(client, list(nets.values()), batch_loss, ctx, lr=self.learning_rate(ctx), local_epochs=epochs)
+        local.train(
+            client,
+            list(nets.values()),
+            batch_loss,
+            ctx,
+            lr=self.learning_rate(ctx),
+            local_epochs=epochs,
+        )
         return client.reply({name: net.vector for name, net in nets.items()})
 
     def _federate(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         """Train on given labels where the other network finds them likely, on pseudo-labels elsewhere (equations 9 to 15)."""
-        models, divergences, pseudo = (client.state.pop(name) for name in ("models", "divergences", "pseudo"))
+        models, divergences, pseudo = (
+            client.state.pop(name) for name in ("models", "divergences", "pseudo")
+        )
         held_noisy = divergences > torch.from_numpy(payload.shared["cutoffs"])[:, None] + ROUNDING
-        noisy = held_noisy.flip(0)  # each network's samples are judged by the other; a single one judges for itself
+        noisy = held_noisy.flip(
+            0
+        )  # each network's samples are judged by the other; a single one judges for itself
         targets = torch.where(noisy[:, :, None], pseudo, one_hot(client.labels, client.num_classes))
         client.state["noisy"] = noisy[0].clone()
         nets = [client.network(vector) for vector in models.values()]
-        anchors = [client.network(vector).train() for vector in models.values()] if self.params.uses_triplet else []
+        anchors = (
+            [client.network(vector).train() for vector in models.values()]
+            if self.params.uses_triplet
+            else []
+        )
         judged = active = 0
 
         def batch_loss(batch: Batch) -> Tensor:
@@ -289,12 +373,17 @@ class FedCNML(FedAvg):
                 logits, rows = net(batch.x), noisy[number, batch.index]
                 terms = cross_entropy(logits, targets[number, batch.index], reduction="none")
                 if anchored:
-                    hinge = triplet(logits, anchored[number], anchored[1 - number], self.params.margin) * rows
+                    hinge = (
+                        triplet(logits, anchored[number], anchored[1 - number], self.params.margin)
+                        * rows
+                    )
                     terms = terms + self.params.triplet_weight * hinge
                     judged, active = judged + int(rows.sum()), active + int((hinge > 0).sum())
                 losses.append((sample_weights(rows, self.params.mean_over) * terms).sum())
             return torch.stack(losses).sum()
 
-        local.train(client, nets, batch_loss, ctx, view=self.params.view, lr=self.learning_rate(ctx))
+        local.train(
+            client, nets, batch_loss, ctx, view=self.params.view, lr=self.learning_rate(ctx)
+        )
         trained = {name: net.vector for name, net in zip(models, nets, strict=True)}
         return client.reply(trained, judged=judged, active=active)

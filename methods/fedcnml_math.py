@@ -4,7 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-ROUNDING = 1e-9  # a mean of equal divergences may fall below them by rounding; they are ties all the same
+ROUNDING = (
+    1e-9  # a mean of equal divergences may fall below them by rounding; they are ties all the same
+)
 
 
 def binarise(scores: np.ndarray, tau1: float) -> tuple[float, np.ndarray]:
@@ -14,7 +16,9 @@ def binarise(scores: np.ndarray, tau1: float) -> tuple[float, np.ndarray]:
     """
     others = ~np.eye(len(scores), dtype=bool)
     highest = scores[others].max()
-    average = min(scores[others].mean(), highest)  # a mean of equal numbers may exceed them by rounding
+    average = min(
+        scores[others].mean(), highest
+    )  # a mean of equal numbers may exceed them by rounding
     threshold = highest - (highest - average) / tau1
     return float(threshold), ((scores >= threshold) & others).sum(axis=0)
 

@@ -8,7 +8,17 @@ import torch
 from torch import Tensor
 
 from methods import local, mixture, mixup
-from methods.base import Batch, Client, Diagnosis, Diverged, Fleet, Payload, Reply, RoundContext, Spec
+from methods.base import (
+    Batch,
+    Client,
+    Diagnosis,
+    Diverged,
+    Fleet,
+    Payload,
+    Reply,
+    RoundContext,
+    Spec,
+)
 from methods.fedcorr_params import FedCorrParams, make_plan
 from methods.handover import HandsOver
 from methods.lid import lid
@@ -28,7 +38,9 @@ def largest(losses: Tensor, pool: Tensor, count: int) -> Tensor:
     return losses.masked_fill(~pool, -torch.inf).topk(min(count, int(pool.sum()))).indices
 
 
-def relabel(labels: Tensor, candidates: Tensor, probabilities: Tensor, theta: float) -> tuple[Tensor, int]:
+def relabel(
+    labels: Tensor, candidates: Tensor, probabilities: Tensor, theta: float
+) -> tuple[Tensor, int]:
     """New labels, where the candidates get the likeliest class if its probability exceeds theta; and how many changed."""
     confidence, predicted = probabilities[candidates].max(1)
     sure = confidence > theta
@@ -69,7 +81,12 @@ class FedCorr(HandsOver):
     params: FedCorrParams
     final_stage = "training"
     client_state = "the last loss of every sample, and which samples are held to be noisy"
-    null_params: ClassVar = {"iterations": 0, "finetuning": False, "finetuning_share": 0.0, "mixup": False}
+    null_params: ClassVar = {
+        "iterations": 0,
+        "finetuning": False,
+        "finetuning_share": 0.0,
+        "mixup": False,
+    }
 
     # --- server -------------------------------------------------------------------------------------------------------------------------
 
@@ -82,13 +99,18 @@ class FedCorr(HandsOver):
         super().check(spec)
         plan = make_plan(self.params, spec)
         if plan.before_training + plan.training == 0:
-            raise ValueError("method.iterations=0 with finetuning=false and usual_training=false leaves nothing to do; legal: at least one stage")
+            raise ValueError(
+                "method.iterations=0 with finetuning=false and usual_training=false leaves nothing to do; legal: at least one stage"
+            )
 
     def setup(self, spec: Spec, fleet: Fleet, ctx: RoundContext) -> None:
         super().setup(spec, fleet, ctx)
         self.plan = make_plan(self.params, spec)
         self.rounds = self.plan.before_training + self.plan.training
-        self.planned_participations = self.plan.iterations * spec.num_clients + (self.plan.finetuning + self.plan.training) * spec.clients_per_round
+        self.planned_participations = (
+            self.plan.iterations * spec.num_clients
+            + (self.plan.finetuning + self.plan.training) * spec.clients_per_round
+        )
         self._private = {
             "iteration": 0,  # finished ones
             "lid": np.zeros(spec.num_clients),
@@ -114,21 +136,32 @@ class FedCorr(HandsOver):
     def select(self, fleet: Fleet, ctx: RoundContext) -> Sequence[int]:
         if ctx.stage == "preprocessing":
             iteration, turn = divmod(ctx.round, self.plan.rounds_per_iteration)
-            order = numpy_generator(ctx.seed, "visiting order", iteration).permutation(fleet.num_clients)
+            order = numpy_generator(ctx.seed, "visiting order", iteration).permutation(
+                fleet.num_clients
+            )
             size = 1 if self.params.fraction_scheduling else self.spec.clients_per_round
             return [int(k) for k in np.sort(order[turn * size : (turn + 1) * size])]
         if ctx.stage == "finetuning":
             levels = self._private["noise_levels"]
             clean = np.flatnonzero(levels <= self.params.kappa)
             if len(clean) == 0:
-                return [int(k) for k in np.sort(np.argsort(levels, kind="stable")[: self.spec.clients_per_round])]
-            cohort = ctx.rng("select").choice(clean, size=min(self.spec.clients_per_round, len(clean)), replace=False)
+                return [
+                    int(k)
+                    for k in np.sort(
+                        np.argsort(levels, kind="stable")[: self.spec.clients_per_round]
+                    )
+                ]
+            cohort = ctx.rng("select").choice(
+                clean, size=min(self.spec.clients_per_round, len(clean)), replace=False
+            )
             return [int(k) for k in np.sort(cohort)]
         return super().select(fleet, ctx)
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
         if ctx.stage == "preprocessing":
-            return Payload(self.models, {"noise_level": float(self._private["noise_levels"][client_id])})
+            return Payload(
+                self.models, {"noise_level": float(self._private["noise_levels"][client_id])}
+            )
         return super().payload(client_id, ctx)
 
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
@@ -138,14 +171,27 @@ class FedCorr(HandsOver):
                 self._private["lid"][reply.client_id] = reply.values["lid"]
 
     def end_round(self, fleet: Fleet, ctx: RoundContext) -> None:
-        self._private["visits_since"] += 1 if ctx.stage == "preprocessing" and self.params.fraction_scheduling else self.spec.clients_per_round
+        self._private["visits_since"] += (
+            1
+            if ctx.stage == "preprocessing" and self.params.fraction_scheduling
+            else self.spec.clients_per_round
+        )
         if ctx.stage == "preprocessing" and (ctx.round + 1) % self.plan.rounds_per_iteration == 0:
             self._end_iteration(fleet, ctx)
-        elif ctx.stage == "finetuning" and ctx.round + 1 == self.plan.before_training and self.params.correction:
+        elif (
+            ctx.stage == "finetuning"
+            and ctx.round + 1 == self.plan.before_training
+            and self.params.correction
+        ):
             noisy = self._private["noisy"]
             if self.params.switches.stage2_relabel == "kappa":
-                noisy = [int(k) for k in np.flatnonzero(self._private["noise_levels"] > self.params.kappa)]
-            replies = fleet.ask(noisy, self.relabel_confident, lambda k, ctx: Payload(self.models, {}), ctx)
+                noisy = [
+                    int(k)
+                    for k in np.flatnonzero(self._private["noise_levels"] > self.params.kappa)
+                ]
+            replies = fleet.ask(
+                noisy, self.relabel_confident, lambda k, ctx: Payload(self.models, {}), ctx
+            )
             self._private["relabelled"] = sum(reply.values["relabelled"] for reply in replies)
         super().end_round(fleet, ctx)
 
@@ -153,12 +199,18 @@ class FedCorr(HandsOver):
         """Steps 1 to 3 of Section 3.2: noisy clients, their noise levels, their labels."""
         state = self._private
         if not np.isfinite(state["lid"]).all():
-            raise Diverged(f"round {ctx.round} ({ctx.stage}): the LID score of a client is not finite")
+            raise Diverged(
+                f"round {ctx.round} ({ctx.stage}): the LID score of a client is not finite"
+            )
         state["iteration"] += 1
         state["visits_since"] = 0
         state["cumulative_lid"] = state["cumulative_lid"] + state["lid"]
         split = mixture.split(state["cumulative_lid"], ctx.seed)
-        state["mixture"] = {"means": split.means, "variances": split.variances, "weights": split.weights}
+        state["mixture"] = {
+            "means": split.means,
+            "variances": split.variances,
+            "weights": split.weights,
+        }
         state["noisy"] = [int(k) for k in np.flatnonzero(split.high)]
         models = self.models if self.params.correction else {}
         replies = fleet.ask(state["noisy"], self.examine, lambda k, ctx: Payload(models, {}), ctx)
@@ -171,12 +223,26 @@ class FedCorr(HandsOver):
         state = self._private
         if self.plan.iterations == 0:
             return Diagnosis()
-        values = {"iterations": self.plan.iterations, "iteration": state["iteration"], "relabelled": state["relabelled"]}
+        values = {
+            "iterations": self.plan.iterations,
+            "iteration": state["iteration"],
+            "relabelled": state["relabelled"],
+        }
         if state["iteration"] == 0:
             return Diagnosis(values=values)
         arrays: dict[str, Any] = {}
         if state["visits_since"] < self.spec.clients_per_round:  # the first test after an iteration
-            arrays = {name: state[name] for name in ("iteration", "lid", "cumulative_lid", "mixture", "noise_levels", "noisy")}
+            arrays = {
+                name: state[name]
+                for name in (
+                    "iteration",
+                    "lid",
+                    "cumulative_lid",
+                    "mixture",
+                    "noise_levels",
+                    "noisy",
+                )
+            }
         return Diagnosis(
             client_scores=state["cumulative_lid"],
             noisy_clients=state["noisy"],
@@ -192,7 +258,11 @@ class FedCorr(HandsOver):
         if self.is_handed_over(ctx):
             return super().local_update(client, payload, ctx)
         net = client.network(payload.models["model"])
-        strength = self.params.beta * payload.shared.get("noise_level", 0.0) if self.params.proximal else 0.0
+        strength = (
+            self.params.beta * payload.shared.get("noise_level", 0.0)
+            if self.params.proximal
+            else 0.0
+        )
         form = self.params.switches.prox
         penalty = (lambda batch: proximal_pull(net, batch, strength, form)) if strength else None
         local.train(client, [net], self._loss(client, net, ctx), ctx, penalty=penalty)
@@ -200,7 +270,9 @@ class FedCorr(HandsOver):
             return client.reply({"model": net.vector})
         logits = self._logits(client, net, ctx, "score")
         client.state["fedcorr_losses"] = self._sample_losses(logits, client.labels)
-        return client.reply({"model": net.vector}, lid=lid(logits.softmax(1), self.params.neighbours).mean().item())
+        return client.reply(
+            {"model": net.vector}, lid=lid(logits.softmax(1), self.params.neighbours).mean().item()
+        )
 
     def examine(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         """A noisy client at the end of an iteration: its noise level, and new labels for part of its samples when a model is sent."""
@@ -215,18 +287,26 @@ class FedCorr(HandsOver):
             if switches.rank_loss == "global":
                 losses = self._sample_losses(logits, client.labels)
             pool = noisy if switches.relabel_pool == "noisy" else torch.ones_like(noisy)
-            candidates = largest(losses, pool, relabel_count(client.num_samples, noise_level, self.params.pi))
-            client.labels, changed = relabel(client.labels, candidates, logits.softmax(1), self.params.theta)
+            candidates = largest(
+                losses, pool, relabel_count(client.num_samples, noise_level, self.params.pi)
+            )
+            client.labels, changed = relabel(
+                client.labels, candidates, logits.softmax(1), self.params.theta
+            )
         return client.reply({}, noise_level=noise_level, relabelled=changed)
 
     def relabel_confident(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         """After finetuning: every sample of which the global model is sure."""
         logits = self._logits(client, client.network(payload.models["model"]), ctx, "relabel")
-        client.labels, changed = relabel(client.labels, torch.arange(client.num_samples), logits.softmax(1), self.params.theta)
+        client.labels, changed = relabel(
+            client.labels, torch.arange(client.num_samples), logits.softmax(1), self.params.theta
+        )
         return client.reply({}, relabelled=changed)
 
     def _loss(self, client: Client, net: Network, ctx: RoundContext) -> Callable[[Batch], Tensor]:
-        if not self.params.mixup or (ctx.stage != "preprocessing" and self.params.switches.mixup_stages == "preprocessing"):
+        if not self.params.mixup or (
+            ctx.stage != "preprocessing" and self.params.switches.mixup_stages == "preprocessing"
+        ):
             return lambda batch: cross_entropy(net(batch.x), batch.y)
         shares, partners = ctx.rng("mixup", client.id), ctx.generator("mixup", client.id)
 

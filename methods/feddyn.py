@@ -51,7 +51,9 @@ class FedDyn(FedAvg):
         mean = weighted_mean(matrix, uniform(len(replies)))
         mean[trainable:] = weighted_mean(matrix[:, trainable:], self.weights(replies))
         theta = self.models["model"][:trainable]
-        share = len(replies) / self.spec.num_clients  # clients that stay away add nothing to the sum over all
+        share = (
+            len(replies) / self.spec.num_clients
+        )  # clients that stay away add nothing to the sum over all
         self._private["h"] = self._private["h"] - alpha * share * (mean[:trainable] - theta)
         self._private["mean"] = mean
         self.models["model"] = mean.clone()
@@ -61,7 +63,9 @@ class FedDyn(FedAvg):
         return {"model": self._private.get("mean", self.models["model"])}
 
     def diagnosis(self, fleet: Fleet) -> Diagnosis:
-        return Diagnosis(values={"theta_offset": float(self._private["h"].norm() / self.params.alpha)})
+        return Diagnosis(
+            values={"theta_offset": float(self._private["h"].norm() / self.params.alpha)}
+        )
 
     def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         net = client.network(payload.models["model"])
@@ -71,7 +75,9 @@ class FedDyn(FedAvg):
         linear = -(alpha / self.params.alpha) * g - alpha * theta
 
         def batch_loss(batch: Batch) -> Tensor:
-            net.grad.copy_(linear)  # the backward pass adds to it, so that both are clipped together
+            net.grad.copy_(
+                linear
+            )  # the backward pass adds to it, so that both are clipped together
             return self.batch_loss(net, batch, ctx)
 
         def penalty(batch: Batch) -> None:

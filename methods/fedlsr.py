@@ -23,15 +23,23 @@ class FedLSRParams:
 
     def __post_init__(self) -> None:
         if self.entropy_form not in ("fixed", "code"):
-            raise ValueError(f"method.entropy_form={self.entropy_form!r} is not legal; legal: fixed, code")
+            raise ValueError(
+                f"method.entropy_form={self.entropy_form!r} is not legal; legal: fixed, code"
+            )
         for name in ("gamma", "lambda_e"):
             if getattr(self, name) < 0:
-                raise ValueError(f"method.{name}={getattr(self, name)} is not legal; legal: at least 0")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)} is not legal; legal: at least 0"
+                )
         for name in ("temperature", "sharpen_temperature"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"method.{name}={getattr(self, name)} is not legal; legal: above 0")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)} is not legal; legal: above 0"
+                )
         if not 0 <= self.warmup_rounds <= 1:
-            raise ValueError(f"method.warmup_rounds={self.warmup_rounds} is not legal; legal: 0 to 1, a share of the rounds")
+            raise ValueError(
+                f"method.warmup_rounds={self.warmup_rounds} is not legal; legal: 0 to 1, a share of the rounds"
+            )
 
 
 @register(family="robust loss", paper="Jiang et al., CIKM 2022")
@@ -53,22 +61,35 @@ class FedLSR(FedAvg):
     def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         net = client.network(payload.models["model"])
         views, mixing = ctx.generator("second_view", client.id), ctx.rng("mixing", client.id)
-        weight = self.params.gamma * ramp(ctx.round, share_of_rounds(self.params.warmup_rounds, ctx.spec))
+        weight = self.params.gamma * ramp(
+            ctx.round, share_of_rounds(self.params.warmup_rounds, ctx.spec)
+        )
 
         def batch_loss(batch: Batch) -> Tensor:
             second = client.images(batch.index, "second", views)
-            return self.two_view_loss(net(batch.x), net(second), batch.y, mix=float(mixing.random()), weight=weight)
+            return self.two_view_loss(
+                net(batch.x), net(second), batch.y, mix=float(mixing.random()), weight=weight
+            )
 
         local.train(client, [net], batch_loss, ctx)
         return client.reply({"model": net.vector})
 
-    def two_view_loss(self, first: Tensor, second: Tensor, labels: Tensor, mix: float, weight: float) -> Tensor:
+    def two_view_loss(
+        self, first: Tensor, second: Tensor, labels: Tensor, mix: float, weight: float
+    ) -> Tensor:
         """The loss of one batch from the logits of both views; `mix` is drawn from Beta(1, 1), `weight` is gamma after warm-up."""
         params = self.params
         mixed = mix * first.softmax(1) + (1 - mix) * second.softmax(1)
         loss = softmax_twice_loss(sharpen(mixed, params.sharpen_temperature), labels)
         if weight:
-            loss = loss + weight * js_terms(tempered_softmax(first, params.temperature), tempered_softmax(second, params.temperature)).mean()
+            loss = (
+                loss
+                + weight
+                * js_terms(
+                    tempered_softmax(first, params.temperature),
+                    tempered_softmax(second, params.temperature),
+                ).mean()
+            )
         if params.lambda_e:
             loss = loss + params.lambda_e * self.prediction_entropy(first, second)
         return loss

@@ -15,13 +15,22 @@ TASK = "handed_over_task"  # key of a payload that names the successor's task
 
 def successors() -> list[str]:
     """Methods that can take over: one network, and rounds like FedAvg's."""
-    return [info.name for info in registry.list_methods() if info.num_models == 1 and getattr(info.cls, "stage", None) is FedAvg.stage]
+    return [
+        info.name
+        for info in registry.list_methods()
+        if info.num_models == 1 and getattr(info.cls, "stage", None) is FedAvg.stage
+    ]
 
 
 class FleetView:
     """The fleet as the successor sees it: its first model is the one it takes over, and its tasks travel under the name of one task of its host."""
 
-    def __init__(self, fleet: Fleet, models: Mapping[str, Tensor], host_task: Callable[[Client, Payload, RoundContext], Reply]):
+    def __init__(
+        self,
+        fleet: Fleet,
+        models: Mapping[str, Tensor],
+        host_task: Callable[[Client, Payload, RoundContext], Reply],
+    ):
         self._fleet, self._models, self._host_task = fleet, list(models.values()), host_task
         self.num_clients, self.sizes = fleet.num_clients, fleet.sizes
 
@@ -80,7 +89,9 @@ class HandsOver(FedAvg):
             return super().select(fleet, ctx)
         if "successor" not in self._private:
             successor = self._build()
-            successor.setup(self._final_spec(self.spec), self._view(fleet), self._final_context(ctx))
+            successor.setup(
+                self._final_spec(self.spec), self._view(fleet), self._final_context(ctx)
+            )
             self._private["successor"] = successor
         return self._private["successor"].select(self._view(fleet), self._final_context(ctx))
 
@@ -105,7 +116,11 @@ class HandsOver(FedAvg):
             self._private["successor"].end_round(self._view(fleet), self._final_context(ctx))
 
     def serving(self) -> Mapping[str, Tensor]:
-        return self._private["successor"].serving() if "successor" in self._private else super().serving()
+        return (
+            self._private["successor"].serving()
+            if "successor" in self._private
+            else super().serving()
+        )
 
     # --- client -------------------------------------------------------------------------------------------------------------------------
 
@@ -141,4 +156,9 @@ class HandsOver(FedAvg):
         return replace(spec, participations=self.final_rounds(spec)[1] * spec.clients_per_round)
 
     def _final_context(self, ctx: RoundContext) -> RoundContext:
-        return replace(ctx, round=ctx.round - self.final_rounds(ctx.spec)[0], stage="train", spec=self._final_spec(ctx.spec))
+        return replace(
+            ctx,
+            round=ctx.round - self.final_rounds(ctx.spec)[0],
+            stage="train",
+            spec=self._final_spec(ctx.spec),
+        )

@@ -28,17 +28,31 @@ class JointOptParams(WarmUpParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, low in (("joint_epochs", 1), ("alpha", 0), ("beta", 0), ("buffer", 1), ("start_after", 1)):
+        for name, low in (
+            ("joint_epochs", 1),
+            ("alpha", 0),
+            ("beta", 0),
+            ("buffer", 1),
+            ("start_after", 1),
+        ):
             if getattr(self, name) < low:
-                raise ValueError(f"method.{name}={getattr(self, name)} is not legal; legal: at least {low}")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)} is not legal; legal: at least {low}"
+                )
         for name, legal in (("labels", ("soft", "hard")), ("prior", ("uniform", "local"))):
             if getattr(self, name) not in legal:
-                raise ValueError(f"method.{name}={getattr(self, name)!r} is not legal; legal: {', '.join(legal)}")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)!r} is not legal; legal: {', '.join(legal)}"
+                )
         if not 0 <= self.retrain_share <= 1 - self.warmup_share:
-            raise ValueError(f"method.retrain_share={self.retrain_share} is not legal; legal: 0 to 1 - method.warmup_share={1 - self.warmup_share:g}")
+            raise ValueError(
+                f"method.retrain_share={self.retrain_share} is not legal; legal: 0 to 1 - method.warmup_share={1 - self.warmup_share:g}"
+            )
 
 
-@register(family="label correction", paper="Tanaka et al., CVPR 2018; federated by FedCorr, CVPR 2022")
+@register(
+    family="label correction", paper="Tanaka et al., CVPR 2018; federated by FedCorr, CVPR 2022"
+)
 class JointOpt(WarmedUp):
     """Labels become the mean of a client's last predictions, learnt together with the network.
 
@@ -60,7 +74,9 @@ class JointOpt(WarmedUp):
 
     def stage(self, round: int) -> str | None:
         stage = super().stage(round)
-        return "retrain" if stage is not None and round >= self.first_retraining(self.spec) else stage
+        return (
+            "retrain" if stage is not None and round >= self.first_retraining(self.spec) else stage
+        )
 
     def first_retraining(self, spec: Spec) -> int:
         rounds = self.num_rounds(spec)
@@ -80,7 +96,14 @@ class JointOpt(WarmedUp):
             first, rounds = self.first_retraining(ctx.spec), self.num_rounds(ctx.spec)
             third = 3 * (ctx.round - first) // (rounds - first)
             lr = ctx.train.lr * 0.1**third
-            local.train(client, [net], lambda batch: self.batch_loss(net, batch, ctx), ctx, lr=lr, local_epochs=self.params.joint_epochs)
+            local.train(
+                client,
+                [net],
+                lambda batch: self.batch_loss(net, batch, ctx),
+                ctx,
+                lr=lr,
+                local_epochs=self.params.joint_epochs,
+            )
         else:
             self._learn_labels_too(client, net, ctx)
         return client.reply({"model": net.vector})
@@ -90,7 +113,11 @@ class JointOpt(WarmedUp):
         prior = class_prior(client.given, client.num_classes, params.prior)
         count = client.state.get("count", 0)
         # A copy: what the client holds changes only when the visit is complete.
-        predictions = client.state["predictions"].clone() if count else torch.zeros(params.buffer, client.num_samples, client.num_classes)
+        predictions = (
+            client.state["predictions"].clone()
+            if count
+            else torch.zeros(params.buffer, client.num_samples, client.num_classes)
+        )
 
         def batch_loss(batch: Batch) -> Tensor:
             logits = net(batch.x)
@@ -104,12 +131,23 @@ class JointOpt(WarmedUp):
                 mean = predictions[:count].mean(0)
                 client.labels = mean if params.labels == "soft" else mean.argmax(1)
 
-        local.train(client, [net], batch_loss, ctx, after_epoch=after_epoch, local_epochs=params.joint_epochs)
+        local.train(
+            client,
+            [net],
+            batch_loss,
+            ctx,
+            after_epoch=after_epoch,
+            local_epochs=params.joint_epochs,
+        )
         client.state.update(count=count, predictions=predictions)
 
 
 def class_prior(labels: Tensor, num_classes: int, kind: str) -> Tensor:
-    counts = torch.bincount(labels, minlength=num_classes) + 1 if kind == "local" else torch.ones(num_classes)
+    counts = (
+        torch.bincount(labels, minlength=num_classes) + 1
+        if kind == "local"
+        else torch.ones(num_classes)
+    )
     return counts / counts.sum()
 
 
@@ -120,4 +158,6 @@ def joint_loss(logits: Tensor, labels: Tensor, prior: Tensor, alpha: float, beta
     """
     probabilities = logits.softmax(1)
     follow_prior = -(prior * probabilities.mean(0).clamp_min(1e-12).log()).sum()
-    return cross_entropy(logits, labels) + alpha * follow_prior + beta * entropy(probabilities).mean()
+    return (
+        cross_entropy(logits, labels) + alpha * follow_prior + beta * entropy(probabilities).mean()
+    )

@@ -21,6 +21,8 @@ def lid(points: Tensor, neighbours: int = 20) -> Tensor:
     values = []
     for rows in points.split(max(DISTANCES_AT_ONCE // len(points), 1)):
         distances = torch.cdist(rows, points, compute_mode="donot_use_mm_for_euclid_dist")
-        nearest = distances.topk(used + 1, largest=False).values[:, 1:]  # the first is the row itself
+        nearest = distances.topk(used + 1, largest=False).values[
+            :, 1:
+        ]  # the first is the row itself
         values.append(-used / ((nearest / (nearest[:, -1:] + EPSILON)).log().sum(1) + EPSILON))
     return torch.cat(values)

@@ -19,7 +19,9 @@ class Optimizer:
     def __init__(self, net: Network, train: TrainParams, lr: float):
         self.net, self.train, self.lr = net, train, lr
         self.steps = 0
-        self.first = torch.zeros_like(net.weights) if train.momentum or train.optimizer == "adam" else None
+        self.first = (
+            torch.zeros_like(net.weights) if train.momentum or train.optimizer == "adam" else None
+        )
         self.second = torch.zeros_like(net.weights) if train.optimizer == "adam" else None
 
     def step(self) -> None:
@@ -43,16 +45,31 @@ class Optimizer:
 class Trainer:
     """What lasts through one visit, the optimisers and the random streams, for methods that do something between epochs. See `train`."""
 
-    def __init__(self, client: Client, nets: Sequence[Network], ctx: RoundContext, *, lr: float | None = None, **changes: Any):
+    def __init__(
+        self,
+        client: Client,
+        nets: Sequence[Network],
+        ctx: RoundContext,
+        *,
+        lr: float | None = None,
+        **changes: Any,
+    ):
         self.client = client
         self.settings = replace(ctx.train, **changes) if changes else ctx.train
         rate = self.settings.lr * self.settings.lr_decay**ctx.round if lr is None else lr
         self.optimizers = {net: Optimizer(net, self.settings, rate) for net in nets}
-        self.order, self.augment = ctx.generator("batches", client.id), ctx.generator("augment", client.id)
+        self.order, self.augment = (
+            ctx.generator("batches", client.id),
+            ctx.generator("augment", client.id),
+        )
 
-    def batches(self, view: str = "train", subset: Tensor | None = None, epoch: int = 0) -> Iterator[Batch]:
+    def batches(
+        self, view: str = "train", subset: Tensor | None = None, epoch: int = 0
+    ) -> Iterator[Batch]:
         """One shuffled epoch from the visit's streams."""
-        return self.client.batches(self.settings.batch_size, view, self.order, self.augment, epoch, subset)
+        return self.client.batches(
+            self.settings.batch_size, view, self.order, self.augment, epoch, subset
+        )
 
     def epoch(
         self,
@@ -106,7 +123,9 @@ def train(
     """
     trainer = Trainer(client, nets, ctx, lr=lr, **changes)
     for epoch in range(trainer.settings.local_epochs):
-        trainer.epoch(batch_loss, epoch, penalty=penalty, after_step=after_step, view=view, subset=subset)
+        trainer.epoch(
+            batch_loss, epoch, penalty=penalty, after_step=after_step, view=view, subset=subset
+        )
         if after_epoch is not None:
             after_epoch(epoch)
 
@@ -117,7 +136,12 @@ def clip(grad: Tensor, limit: float) -> None:
 
 
 @torch.no_grad()
-def whole_set(client: Client, functions: Iterable[Callable[[Tensor], Tensor]], view: str = "plain", generator: torch.Generator | None = None) -> list[Tensor]:
+def whole_set(
+    client: Client,
+    functions: Iterable[Callable[[Tensor], Tensor]],
+    view: str = "plain",
+    generator: torch.Generator | None = None,
+) -> list[Tensor]:
     """Each function of the images over all of a client's samples, in its own order; the images are made once for all functions."""
     functions = list(functions)
     parts: list[list[Tensor]] = [[] for _ in functions]
@@ -128,7 +152,9 @@ def whole_set(client: Client, functions: Iterable[Callable[[Tensor], Tensor]], v
     return [torch.cat(part) for part in parts]
 
 
-def probabilities(client: Client, *nets: Network, view: str = "plain", generator: torch.Generator | None = None) -> list[Tensor]:
+def probabilities(
+    client: Client, *nets: Network, view: str = "plain", generator: torch.Generator | None = None
+) -> list[Tensor]:
     """Softmax outputs (n, classes) of each network in eval mode over all of a client's samples, on the same views."""
 
     def softmax_of(net: Network) -> Callable[[Tensor], Tensor]:

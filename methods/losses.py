@@ -32,7 +32,9 @@ def softmax_twice_loss(probabilities: Tensor, labels: Tensor, reduction: str = "
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:
     """Hard labels as float rows; soft labels pass through."""
-    return labels if labels.is_floating_point() else F.one_hot(labels, num_classes).to(torch.float32)
+    return (
+        labels if labels.is_floating_point() else F.one_hot(labels, num_classes).to(torch.float32)
+    )
 
 
 def tempered_softmax(logits: Tensor, temperature: float, floor: float = 1e-6) -> Tensor:

@@ -14,18 +14,28 @@ from methods.losses import cross_entropy, js_terms, kl_terms, softmax_twice_loss
 from methods.registry import register
 from methods.schedules import ramp, share_of_rounds
 
-CHOICES = {"supervised_form": ("softmax_twice", "literal"), "distillation": ("kl", "js", "none"), "kl_reduction": ("mean", "batchmean", "linear")}
+CHOICES = {
+    "supervised_form": ("softmax_twice", "literal"),
+    "distillation": ("kl", "js", "none"),
+    "kl_reduction": ("mean", "batchmean", "linear"),
+}
 
 
 @dataclass(frozen=True)
 class LSGParams:
     sharpening: bool = True  # false: plain cross-entropy, Table V's "without sharpening"
-    supervised_form: str = "softmax_twice"  # Eq. 5. softmax_twice: -log softmax(p_s)[y]; literal: -log p_s[y]
+    supervised_form: str = (
+        "softmax_twice"  # Eq. 5. softmax_twice: -log softmax(p_s)[y]; literal: -log p_s[y]
+    )
     sharpen_temperature: float = 0.5  # T_s
-    sharpen_after_warmup: bool = False  # plain cross-entropy until t_wu (Section V-A: ImageNet-100, Clothing1M)
+    sharpen_after_warmup: bool = (
+        False  # plain cross-entropy until t_wu (Section V-A: ImageNet-100, Clothing1M)
+    )
     distillation: str = "kl"  # kl | js | none, Table VI
     kl_reduction: str = "mean"  # mean: over samples and classes; batchmean: over samples; linear: the released code's, see Deviations
-    backprop_distillation: bool = True  # false: the ensemble is kept but trains nothing, as in the released code
+    backprop_distillation: bool = (
+        True  # false: the ensemble is kept but trains nothing, as in the released code
+    )
     temperature: float = 1 / 3  # T
     ema_alpha: float = 0.9  # alpha, memory of the ensemble logits
     lambda_: float = 1.0  # lambda, weight of the distillation
@@ -34,18 +44,28 @@ class LSGParams:
     def __post_init__(self) -> None:
         for name, legal in CHOICES.items():
             if getattr(self, name) not in legal:
-                raise ValueError(f"method.{name}={getattr(self, name)!r} is not legal; legal: {', '.join(legal)}")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)!r} is not legal; legal: {', '.join(legal)}"
+                )
         if self.distillation == "js" and self.kl_reduction == "linear":
-            raise ValueError("method.kl_reduction='linear' is not legal with method.distillation=js; legal: mean, batchmean")
+            raise ValueError(
+                "method.kl_reduction='linear' is not legal with method.distillation=js; legal: mean, batchmean"
+            )
         for name in ("sharpen_temperature", "temperature"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"method.{name}={getattr(self, name)} is not legal; legal: above 0")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)} is not legal; legal: above 0"
+                )
         if not 0 <= self.ema_alpha < 1:
-            raise ValueError(f"method.ema_alpha={self.ema_alpha} is not legal; legal: 0 or more, below 1")
+            raise ValueError(
+                f"method.ema_alpha={self.ema_alpha} is not legal; legal: 0 or more, below 1"
+            )
         if self.lambda_ < 0:
             raise ValueError(f"method.lambda_={self.lambda_} is not legal; legal: at least 0")
         if not 0 <= self.warmup_rounds <= 1:
-            raise ValueError(f"method.warmup_rounds={self.warmup_rounds} is not legal; legal: 0 to 1, a share of the rounds")
+            raise ValueError(
+                f"method.warmup_rounds={self.warmup_rounds} is not legal; legal: 0 to 1, a share of the rounds"
+            )
 
 
 @register(family="robust loss", paper="Bai et al., CCGrid 2023")
@@ -76,7 +96,11 @@ class LSG(FedAvg):
         keeps_ensemble = params.distillation != "none"
         epochs_before = client.state.get("epochs", 0)  # j_k
         # A copy: what lies in the state belongs to the visits before this one.
-        ensemble = client.state["ensemble"].clone() if epochs_before else torch.zeros(client.num_samples, client.num_classes)
+        ensemble = (
+            client.state["ensemble"].clone()
+            if epochs_before
+            else torch.zeros(client.num_samples, client.num_classes)
+        )
         weight = self.distillation_weight(ctx) if params.backprop_distillation else 0.0
 
         def batch_loss(batch: Batch) -> Tensor:
@@ -85,9 +109,13 @@ class LSG(FedAvg):
             if keeps_ensemble:
                 rows = ensemble[batch.index]
                 if weight:
-                    loss = loss + weight * self.divergence(logits, bias_corrected(rows, params.ema_alpha, epochs_before + batch.epoch))
+                    loss = loss + weight * self.divergence(
+                        logits, bias_corrected(rows, params.ema_alpha, epochs_before + batch.epoch)
+                    )
                 # A sample comes once per epoch, so writing its row now equals Eq. 9 at the end of the epoch.
-                ensemble[batch.index] = params.ema_alpha * rows + (1 - params.ema_alpha) * logits.detach()
+                ensemble[batch.index] = (
+                    params.ema_alpha * rows + (1 - params.ema_alpha) * logits.detach()
+                )
             return loss
 
         local.train(client, [net], batch_loss, ctx)
@@ -98,24 +126,39 @@ class LSG(FedAvg):
 
     def distillation_weight(self, ctx: RoundContext) -> float:
         """Section IV-B2: from 0 in the first round to lambda in round t_wu."""
-        return self.params.lambda_ * ramp(ctx.round, share_of_rounds(self.params.warmup_rounds, ctx.spec))
+        return self.params.lambda_ * ramp(
+            ctx.round, share_of_rounds(self.params.warmup_rounds, ctx.spec)
+        )
 
     def supervised(self, logits: Tensor, labels: Tensor, ctx: RoundContext) -> Tensor:
         """Eq. 4 and 5. Sharpening a softmax with T_s is softmax(z / T_s)."""
         params = self.params
-        waits = params.sharpen_after_warmup and ctx.round < share_of_rounds(params.warmup_rounds, ctx.spec)
+        waits = params.sharpen_after_warmup and ctx.round < share_of_rounds(
+            params.warmup_rounds, ctx.spec
+        )
         if waits or not params.sharpening:
             return cross_entropy(logits, labels)
         sharper = logits / params.sharpen_temperature
-        return cross_entropy(sharper, labels) if params.supervised_form == "literal" else softmax_twice_loss(sharper.softmax(1), labels)
+        return (
+            cross_entropy(sharper, labels)
+            if params.supervised_form == "literal"
+            else softmax_twice_loss(sharper.softmax(1), labels)
+        )
 
     def divergence(self, logits: Tensor, teacher_logits: Tensor) -> Tensor:
         """Eq. 6 and 7; no gradient reaches the teacher."""
         params = self.params
-        student, teacher = tempered_softmax(logits, params.temperature), tempered_softmax(teacher_logits, params.temperature)
+        student, teacher = (
+            tempered_softmax(logits, params.temperature),
+            tempered_softmax(teacher_logits, params.temperature),
+        )
         if params.kl_reduction == "linear":
             return (teacher * (teacher.log() - student)).mean()
-        terms = js_terms(teacher, student) if params.distillation == "js" else kl_terms(teacher, student)
+        terms = (
+            js_terms(teacher, student)
+            if params.distillation == "js"
+            else kl_terms(teacher, student)
+        )
         return terms.mean() if params.kl_reduction == "mean" else terms.sum(1).mean()
 
     def diagnosis(self, fleet: Fleet) -> Diagnosis:

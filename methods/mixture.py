@@ -28,7 +28,13 @@ def split(values: np.ndarray, seed: int, **gmm: float) -> Mixture:
     values = np.asarray(values, dtype=np.float64).reshape(-1)
     if len(values) < 2 or np.ptp(values) <= EQUAL * max(1.0, np.abs(values).max()):
         centre = values.mean() if len(values) else 0.0
-        return Mixture(np.zeros(len(values), dtype=bool), np.ones(len(values)), np.full(2, centre), np.zeros(2), np.array([1.0, 0.0]))
+        return Mixture(
+            np.zeros(len(values), dtype=bool),
+            np.ones(len(values)),
+            np.full(2, centre),
+            np.zeros(2),
+            np.array([1.0, 0.0]),
+        )
     # Imported here: it takes seconds that other methods need not spend.
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
@@ -36,7 +42,9 @@ def split(values: np.ndarray, seed: int, **gmm: float) -> Mixture:
     column = values[:, None]
     model = GaussianMixture(2, random_state=seed % 2**32, **gmm)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a fit stopped by max_iter is what DivideMix asks for
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # a fit stopped by max_iter is what DivideMix asks for
         model.fit(column)
     order = np.argsort(model.means_.ravel(), kind="stable")
     return Mixture(

@@ -6,7 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-Engine = Callable[["Network", str, Tensor], Tensor]  # computes a pass of a network: which part of it, and its input
+Engine = Callable[
+    ["Network", str, Tensor], Tensor
+]  # computes a pass of a network: which part of it, and its input
 
 
 class Network:
@@ -20,7 +22,12 @@ class Network:
     def __init__(self, module: nn.Module, engine: Engine | None = None):
         self.module, self._engine = module, engine
         parameters = list(module.parameters())
-        buffers = [(owner, name) for owner in module.modules() for name, b in owner.named_buffers(recurse=False) if b.is_floating_point()]
+        buffers = [
+            (owner, name)
+            for owner in module.modules()
+            for name, b in owner.named_buffers(recurse=False)
+            if b.is_floating_point()
+        ]
         tensors = parameters + [getattr(owner, name) for owner, name in buffers]
         self.num_trainable = sum(p.numel() for p in parameters)
         self.vector = torch.cat([t.detach().reshape(-1) for t in tensors])
@@ -28,7 +35,9 @@ class Network:
         self.buffers = self.vector[self.num_trainable :]
         self.grad = torch.zeros_like(self.weights)
         self.start = self.vector
-        self.leaf = self.weights.detach().requires_grad_()  # all weights as one leaf of autograd, for engines
+        self.leaf = (
+            self.weights.detach().requires_grad_()
+        )  # all weights as one leaf of autograd, for engines
         self.leaf.grad = self.grad
         offset = 0
         for parameter in parameters:
@@ -89,7 +98,13 @@ class Pure(nn.Module):
         super().__init__()
         self.inner, self.part = module.train(), part
         for owner in module.modules():
-            owner._buffers.update({name: None for name, b in owner._buffers.items() if b is not None and not b.is_floating_point()})
+            owner._buffers.update(
+                {
+                    name: None
+                    for name, b in owner._buffers.items()
+                    if b is not None and not b.is_floating_point()
+                }
+            )
         self._parameters_of = [(f"inner.{name}", p.shape) for name, p in module.named_parameters()]
         self._buffers_of = [(f"inner.{name}", b.shape) for name, b in module.named_buffers()]
 
@@ -99,8 +114,12 @@ class Pure(nn.Module):
     def run(self, weights: Tensor, buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         # The module writes its statistics into tensors of their own: into slices of one, vmap would lose them.
         statistics = {name: part.clone() for name, part in _cut(buffers, self._buffers_of).items()}
-        output = torch.func.functional_call(self, _cut(weights, self._parameters_of) | statistics, (x,))
-        return output, torch.cat([part.reshape(-1) for part in statistics.values()]) if statistics else buffers.clone()
+        output = torch.func.functional_call(
+            self, _cut(weights, self._parameters_of) | statistics, (x,)
+        )
+        return output, torch.cat(
+            [part.reshape(-1) for part in statistics.values()]
+        ) if statistics else buffers.clone()
 
 
 def _cut(vector: Tensor, layout: list[tuple[str, torch.Size]]) -> dict[str, Tensor]:

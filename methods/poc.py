@@ -22,7 +22,9 @@ class PoCParams:
         if self.d < 1:
             raise ValueError(f"method.d={self.d} is not legal; legal: at least 1")
         if self.weighting not in ("plain", "samples"):
-            raise ValueError(f"method.weighting={self.weighting!r} is not legal; legal: plain, samples")
+            raise ValueError(
+                f"method.weighting={self.weighting!r} is not legal; legal: plain, samples"
+            )
 
 
 @register(family="selection", paper="Cho et al., AISTATS 2022")
@@ -40,18 +42,27 @@ class PoC(FedAvg):
     def check(self, spec: Spec) -> None:
         super().check(spec)
         if self.params.d < spec.clients_per_round:
-            raise ValueError(f"method.d={self.params.d} is not legal; legal: at least federation.clients_per_round={spec.clients_per_round}")
+            raise ValueError(
+                f"method.d={self.params.d} is not legal; legal: at least federation.clients_per_round={spec.clients_per_round}"
+            )
 
     def select(self, fleet: Fleet, ctx: RoundContext) -> Sequence[int]:
         rng = ctx.rng("candidates")
-        candidates = rng.choice(fleet.num_clients, size=min(self.params.d, fleet.num_clients), replace=False, p=fleet.sizes / fleet.sizes.sum())
+        candidates = rng.choice(
+            fleet.num_clients,
+            size=min(self.params.d, fleet.num_clients),
+            replace=False,
+            p=fleet.sizes / fleet.sizes.sum(),
+        )
         replies = fleet.ask([int(k) for k in candidates], self.local_loss, self.payload, ctx)
         losses = np.array([reply.values["loss"] for reply in replies])
         order = np.lexsort((rng.random(len(losses)), -losses))  # largest first, ties at random
         return [int(k) for k in np.sort(candidates[order[: self.spec.clients_per_round]])]
 
     def weights(self, replies: Sequence[Reply]) -> np.ndarray:
-        return uniform(len(replies)) if self.params.weighting == "plain" else super().weights(replies)
+        return (
+            uniform(len(replies)) if self.params.weighting == "plain" else super().weights(replies)
+        )
 
     def local_loss(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         """Mean cross-entropy over all of a client's samples."""

@@ -39,7 +39,9 @@ def register(*, family: str, paper: str) -> Callable[[MethodClass], MethodClass]
     def add(cls: MethodClass) -> MethodClass:
         known = _METHODS.get(cls.name)
         if known is not None and known.cls.__module__ != cls.__module__:
-            raise ValueError(f"method name {cls.name!r} is taken by {known.cls.__module__}; {cls.__module__} must choose another")
+            raise ValueError(
+                f"method name {cls.name!r} is taken by {known.cls.__module__}; {cls.__module__} must choose another"
+            )
         summary = (cls.__doc__ or "").strip().split("\n")[0]
         _METHODS[cls.name] = MethodInfo(cls.name, cls, cls.Params, family, paper, summary)
         return cls
@@ -73,5 +75,7 @@ def build(name: str, params: Mapping[str, Any]) -> Method:
     legal = [f.name for f in dataclasses.fields(info.params)]
     for key in params:
         if key not in legal:
-            raise ValueError(f"method.{key} is not a parameter of {name}; legal: {', '.join(legal) or 'none'}")
+            raise ValueError(
+                f"method.{key} is not a parameter of {name}; legal: {', '.join(legal) or 'none'}"
+            )
     return info.cls(info.params(**params))

@@ -20,24 +20,40 @@ from methods.schedules import forget_rate, ramp, share_of_rounds
 @dataclass(frozen=True)
 class RoFLParams:
     forget_rate: float = 0.2  # tau, share of each batch left out in the end
-    ramp_rounds: float = 0.1  # T_k, as a share of all rounds: those in which the rate grows from 0 to tau
-    pseudo_label_start: float = 0.1  # T_pl, as a share of all rounds: from there on the global model may replace labels
-    lambda_cen: float = 1.0  # lambda_cen, pull of a feature towards its class centroid; without effect while detach
+    ramp_rounds: float = (
+        0.1  # T_k, as a share of all rounds: those in which the rate grows from 0 to tau
+    )
+    pseudo_label_start: float = (
+        0.1  # T_pl, as a share of all rounds: from there on the global model may replace labels
+    )
+    lambda_cen: float = (
+        1.0  # lambda_cen, pull of a feature towards its class centroid; without effect while detach
+    )
     lambda_e: float = 0.8  # lambda_e, weight of the entropy term
     detach: bool = True  # true: no gradient from the centroid term, as in the released code; false: the mean over the chosen samples
-    pseudo_label_view: str = "train"  # train: pseudo-labels from augmented images, as in the released code; plain
+    pseudo_label_view: str = (
+        "train"  # train: pseudo-labels from augmented images, as in the released code; plain
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.forget_rate < 1:
-            raise ValueError(f"method.forget_rate={self.forget_rate} is not legal; legal: 0 or more, below 1")
+            raise ValueError(
+                f"method.forget_rate={self.forget_rate} is not legal; legal: 0 or more, below 1"
+            )
         for name in ("ramp_rounds", "pseudo_label_start"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"method.{name}={getattr(self, name)} is not legal; legal: 0 to 1, a share of the rounds")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)} is not legal; legal: 0 to 1, a share of the rounds"
+                )
         for name in ("lambda_cen", "lambda_e"):
             if getattr(self, name) < 0:
-                raise ValueError(f"method.{name}={getattr(self, name)} is not legal; legal: at least 0")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)} is not legal; legal: at least 0"
+                )
         if self.pseudo_label_view not in ("train", "plain"):
-            raise ValueError(f"method.pseudo_label_view={self.pseudo_label_view!r} is not legal; legal: train, plain")
+            raise ValueError(
+                f"method.pseudo_label_view={self.pseudo_label_view!r} is not legal; legal: train, plain"
+            )
 
 
 @register(family="label correction", paper="Yang et al., IEEE Intelligent Systems 2022")
@@ -55,7 +71,9 @@ class RoFL(FedAvg):
     name = "rofl"
     Params = RoFLParams
     params: RoFLParams
-    client_state = "which samples it left out last, and the labels it trained on (for diagnosis only)"
+    client_state = (
+        "which samples it left out last, and the labels it trained on (for diagnosis only)"
+    )
 
     # --- server -------------------------------------------------------------------------------------------------------------------------
 
@@ -65,7 +83,9 @@ class RoFL(FedAvg):
 
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
         super().aggregate(replies, ctx)
-        self.shared["centroids"] = merge(self.shared["centroids"], torch.stack([reply.values["centroids"] for reply in replies]))
+        self.shared["centroids"] = merge(
+            self.shared["centroids"], torch.stack([reply.values["centroids"] for reply in replies])
+        )
 
     def weights(self, replies: Sequence[Reply]) -> np.ndarray:
         return np.full(len(replies), 1 / len(replies))
@@ -85,13 +105,20 @@ class RoFL(FedAvg):
         params = self.params
         net = client.network(payload.models["model"])
         start = share_of_rounds(params.pseudo_label_start, ctx.spec)
-        rate = forget_rate(ctx.round, share_of_rounds(params.ramp_rounds, ctx.spec), params.forget_rate)
+        rate = forget_rate(
+            ctx.round, share_of_rounds(params.ramp_rounds, ctx.spec), params.forget_rate
+        )
         pull = 0.0 if params.detach else params.lambda_cen * ramp(ctx.round, start)
         centroids = payload.shared["centroids"]
         guesses = client.labels  # before T_pl a sample keeps its label whatever its centroid says
         if ctx.round == 0 or ctx.round >= start:
             net.eval()
-            (features,) = local.whole_set(client, [net.features], params.pseudo_label_view, ctx.generator("pseudo_labels", client.id))
+            (features,) = local.whole_set(
+                client,
+                [net.features],
+                params.pseudo_label_view,
+                ctx.generator("pseudo_labels", client.id),
+            )
             if ctx.round == 0:
                 centroids = class_means(features, client.labels, client.num_classes)
             if ctx.round >= start:
@@ -103,18 +130,30 @@ class RoFL(FedAvg):
             features = net.features(batch.x)
             logits = net.head(features)
             easy = easiest(cross_entropy(logits, batch.y, reduction="none"), rate)
-            index, features, logits, labels = batch.index[easy], features[easy], logits[easy], batch.y[easy]
+            index, features, logits, labels = (
+                batch.index[easy],
+                features[easy],
+                logits[easy],
+                batch.y[easy],
+            )
             consistent = nearest(centroids, features.detach()) == labels
             target = torch.where(consistent, labels, guesses[index])
-            loss = cross_entropy(logits, target) + params.lambda_e * entropy(logits.softmax(1)).mean()
+            loss = (
+                cross_entropy(logits, target) + params.lambda_e * entropy(logits.softmax(1)).mean()
+            )
             if pull:
-                loss = loss + pull * (consistent * (features - centroids[labels]).square().sum(1)).mean()
+                loss = (
+                    loss
+                    + pull * (consistent * (features - centroids[labels]).square().sum(1)).mean()
+                )
             # Every epoch writes over the one before: the last one remains.
             chosen[batch.index] = False
             chosen[index] = True
             targets[batch.index] = batch.y
             targets[index] = target
-            centroids = follow(centroids, class_means(features.detach(), labels, client.num_classes))
+            centroids = follow(
+                centroids, class_means(features.detach(), labels, client.num_classes)
+            )
             return loss
 
         local.train(client, [net], batch_loss, ctx)
@@ -141,6 +180,10 @@ def follow(centroids: Tensor, means: Tensor) -> Tensor:
 
 def merge(current: Tensor, local: Tensor) -> Tensor:
     """The server's step, (classes, d) and (clients, classes, d): mean of the clients' centroids weighted by their cosine with the current one."""
-    weights = torch.where(current.any(1), F.cosine_similarity(current[None], local, dim=2), local.any(2).to(local.dtype))
+    weights = torch.where(
+        current.any(1),
+        F.cosine_similarity(current[None], local, dim=2),
+        local.any(2).to(local.dtype),
+    )
     total = weights.sum(0)[:, None]
     return torch.where(total.abs() > 1e-6, (weights[:, :, None] * local).sum(0) / total, current)

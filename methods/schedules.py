@@ -20,4 +20,6 @@ def forget_rate(round: int, length: int, final: float) -> float:
 
 def keep_count(size: int, rate: float) -> int:
     """How many of a batch stay when a share is left out: rounded down, at least one, so that a batch of one can be learnt from."""
-    return max(int((1.0 - rate) * size + 1e-9), 1)  # 1e-9: (1 - 0.9) * 10 is 1, and 0.999... in floating point
+    return max(
+        int((1.0 - rate) * size + 1e-9), 1
+    )  # 1e-9: (1 - 0.9) * 10 is 1, and 0.999... in floating point

@@ -11,7 +11,9 @@ from methods.losses import cross_entropy, one_hot
 from methods.network import Network
 from methods.registry import register
 
-LABEL_FLOOR = 1e-4  # stands for the probability 0 of a one-hot label: log 0 becomes A = ln 1e-4 = -9.2103
+LABEL_FLOOR = (
+    1e-4  # stands for the probability 0 of a one-hot label: log 0 becomes A = ln 1e-4 = -9.2103
+)
 PROBABILITY_FLOOR = 1e-7
 
 
@@ -23,7 +25,9 @@ class SymmetricCEParams:
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
             if getattr(self, name) < 0:
-                raise ValueError(f"method.{name}={getattr(self, name)} is not legal; legal: at least 0")
+                raise ValueError(
+                    f"method.{name}={getattr(self, name)} is not legal; legal: at least 0"
+                )
 
 
 @register(family="robust loss", paper="Wang et al., ICCV 2019")
@@ -41,7 +45,9 @@ class SymmetricCE(FedAvg):
 
     def batch_loss(self, net: Network, batch: Batch, ctx: RoundContext) -> Tensor:
         logits = net(batch.x)
-        return self.params.alpha * cross_entropy(logits, batch.y) + self.params.beta * reverse_cross_entropy(logits, batch.y)
+        return self.params.alpha * cross_entropy(
+            logits, batch.y
+        ) + self.params.beta * reverse_cross_entropy(logits, batch.y)
 
 
 def reverse_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

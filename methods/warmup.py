@@ -14,7 +14,9 @@ class WarmUpParams:
 
     def __post_init__(self) -> None:
         if not 0 < self.budget_share <= 1:
-            raise ValueError(f"method.budget_share={self.budget_share} is not legal; legal: above 0, at most 1")
+            raise ValueError(
+                f"method.budget_share={self.budget_share} is not legal; legal: above 0, at most 1"
+            )
         if not 0 <= self.warmup_share <= 1:
             raise ValueError(f"method.warmup_share={self.warmup_share} is not legal; legal: 0 to 1")
 
@@ -37,7 +39,9 @@ class WarmedUp(FedAvg):
 
     def num_rounds(self, spec: Spec) -> int:
         """Those that the share of the budget pays for; one at least, which any legal budget does."""
-        return max(int(self.params.budget_share * spec.participations + 1e-9) // spec.clients_per_round, 1)
+        return max(
+            int(self.params.budget_share * spec.participations + 1e-9) // spec.clients_per_round, 1
+        )
 
     def num_warmup(self, spec: Spec) -> int:
         return round(self.params.warmup_share * self.num_rounds(spec))

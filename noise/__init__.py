@@ -24,9 +24,19 @@ def apply(
     clean = np.array(labels)
     is_label_vector = clean.ndim == 1 and len(clean) > 0 and np.issubdtype(clean.dtype, np.integer)
     in_range = is_label_vector and bool(((clean >= 0) & (clean < num_classes)).all())
-    check("labels", f"{clean.dtype}{clean.shape}", in_range, f"one integer in [0, {num_classes}) per sample")
+    check(
+        "labels",
+        f"{clean.dtype}{clean.shape}",
+        in_range,
+        f"one integer in [0, {num_classes}) per sample",
+    )
     clean = clean.astype(np.int64)
-    check("seed", seed, isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32, "an integer in [0, 2**32)")
+    check(
+        "seed",
+        seed,
+        isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32,
+        "an integer in [0, 2**32)",
+    )
     check("parts", len(parts), len(parts) > 0, "the samples of at least one client")
     for client, part in enumerate(parts):
         inside = bool(((part >= 0) & (part < len(clean))).all())
@@ -36,7 +46,14 @@ def apply(
     return record(clean, noisy, level, parts, num_classes, model.convention)
 
 
-def record(clean: np.ndarray, noisy: np.ndarray, level: np.ndarray, parts: list[np.ndarray], num_classes: int, convention: str) -> NoiseRecord:
+def record(
+    clean: np.ndarray,
+    noisy: np.ndarray,
+    level: np.ndarray,
+    parts: list[np.ndarray],
+    num_classes: int,
+    convention: str,
+) -> NoiseRecord:
     """What the noise came out to be, for the clients that hold the samples."""
     held = np.unique(np.concatenate(parts))
     flipped = noisy != clean
@@ -45,12 +62,23 @@ def record(clean: np.ndarray, noisy: np.ndarray, level: np.ndarray, parts: list[
         flipped=flipped,
         client_level=level,
         client_rate=np.array([flipped[part].mean() if len(part) else 0.0 for part in parts]),
-        transition=np.bincount(clean[held] * num_classes + noisy[held], minlength=num_classes**2).reshape(num_classes, num_classes),
+        transition=np.bincount(
+            clean[held] * num_classes + noisy[held], minlength=num_classes**2
+        ).reshape(num_classes, num_classes),
         convention=convention,
     )
 
 
-def pool(drawn: NoiseRecord, clean: np.ndarray, parts: list[np.ndarray], num_classes: int) -> NoiseRecord:
+def pool(
+    drawn: NoiseRecord, clean: np.ndarray, parts: list[np.ndarray], num_classes: int
+) -> NoiseRecord:
     """Noise drawn for one federation, seen by clients that pool it: a client's level is its realised rate."""
     level = np.array([drawn.flipped[part].mean() for part in parts])
-    return record(clean, drawn.labels, level, parts, num_classes, f"{drawn.convention.rstrip('.')}; drawn for a federation and pooled.")
+    return record(
+        clean,
+        drawn.labels,
+        level,
+        parts,
+        num_classes,
+        f"{drawn.convention.rstrip('.')}; drawn for a federation and pooled.",
+    )

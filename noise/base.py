@@ -29,8 +29,12 @@ class NoiseRecord:
     labels: np.ndarray  # (n,) int64 noisy labels
     flipped: np.ndarray  # (n,) bool: the label differs from the clean one
     client_level: np.ndarray  # (K,) nominal level of each client
-    client_rate: np.ndarray  # (K,) realised share of wrong labels, a sample held twice counted twice; 0 without samples
-    transition: np.ndarray  # (C, C) counts true -> noisy over the samples that belong to at least one client
+    client_rate: (
+        np.ndarray
+    )  # (K,) realised share of wrong labels, a sample held twice counted twice; 0 without samples
+    transition: (
+        np.ndarray
+    )  # (C, C) counts true -> noisy over the samples that belong to at least one client
     convention: str
 
 
@@ -48,7 +52,12 @@ def check_disjoint(key: str, value: object, parts: list[np.ndarray], num_samples
     """A sample has one label, so noise that depends on its client needs every sample to have at most one client."""
     owners = np.bincount(np.concatenate(parts), minlength=num_samples)
     shared = int((owners > 1).sum())
-    check(key, value, not shared, f"combined with disjoint clients ({shared} samples are held more than once)")
+    check(
+        key,
+        value,
+        not shared,
+        f"combined with disjoint clients ({shared} samples are held more than once)",
+    )
 
 
 def generator(seed: int, model: str) -> np.random.Generator:
@@ -56,6 +65,8 @@ def generator(seed: int, model: str) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(f"noise.{model}".encode())])
 
 
-def pick_exactly(groups: Iterable[np.ndarray], epsilon: float, rng: np.random.Generator) -> np.ndarray:
+def pick_exactly(
+    groups: Iterable[np.ndarray], epsilon: float, rng: np.random.Generator
+) -> np.ndarray:
     """int(size * epsilon) random members of each group; with one seed, a larger epsilon only adds members."""
     return np.concatenate([rng.permutation(group)[: int(len(group) * epsilon)] for group in groups])

@@ -24,7 +24,12 @@ class PairwiseParams:
 def draw(
     labels: np.ndarray, parts: list[np.ndarray], num_classes: int, seed: int, params: PairwiseParams
 ) -> tuple[np.ndarray, np.ndarray]:
-    check("epsilon", params.epsilon, num_classes > 1 or params.epsilon == 0, "0 where there is one class only")
+    check(
+        "epsilon",
+        params.epsilon,
+        num_classes > 1 or params.epsilon == 0,
+        "0 where there is one class only",
+    )
     groups = [np.flatnonzero(labels == label) for label in range(num_classes)]
     hit = pick_exactly(groups, params.epsilon, generator(seed, "pairwise"))
     result = labels.copy()

@@ -23,7 +23,9 @@ FORMS = ("plain", "official")
 class RhoTauParams:
     rho: float  # system noise level: probability that a client is noisy
     tau: float  # lower bound of a noisy client's level
-    classes: int | None = None  # replacement labels are drawn from 0 .. classes - 1; None: all classes of the data set
+    classes: int | None = (
+        None  # replacement labels are drawn from 0 .. classes - 1; None: all classes of the data set
+    )
     form: str = "plain"
 
     def __post_init__(self) -> None:
@@ -38,7 +40,12 @@ def draw(
     labels: np.ndarray, parts: list[np.ndarray], num_classes: int, seed: int, params: RhoTauParams
 ) -> tuple[np.ndarray, np.ndarray]:
     classes = num_classes if params.classes is None else params.classes
-    check("classes", params.classes, classes <= num_classes, f"null or at most {num_classes}, as the data set has")
+    check(
+        "classes",
+        params.classes,
+        classes <= num_classes,
+        f"null or at most {num_classes}, as the data set has",
+    )
     check_disjoint("name", "rho_tau", parts, len(labels))
     rng = np.random.RandomState(seed) if params.form == "official" else generator(seed, "rho_tau")
     noisy = rng.binomial(1, params.rho, len(parts))

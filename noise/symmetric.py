@@ -24,9 +24,18 @@ class SymmetricParams:
 
 
 def draw(
-    labels: np.ndarray, parts: list[np.ndarray], num_classes: int, seed: int, params: SymmetricParams
+    labels: np.ndarray,
+    parts: list[np.ndarray],
+    num_classes: int,
+    seed: int,
+    params: SymmetricParams,
 ) -> tuple[np.ndarray, np.ndarray]:
-    check("epsilon", params.epsilon, num_classes > 1 or params.epsilon == 0, "0 where there is one class only")
+    check(
+        "epsilon",
+        params.epsilon,
+        num_classes > 1 or params.epsilon == 0,
+        "0 where there is one class only",
+    )
     rng = generator(seed, "symmetric")
     if params.scope == "client":
         check_disjoint("scope", params.scope, parts, len(labels))

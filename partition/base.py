@@ -12,7 +12,9 @@ import numpy as np
 MAX_REDRAWS = 1000
 
 
-ROOM = {"num_clients": "federation"}  # where a key lives in the configuration, if not under `partition`
+ROOM = {
+    "num_clients": "federation"
+}  # where a key lives in the configuration, if not under `partition`
 
 
 class PartitionError(ValueError):
@@ -29,7 +31,9 @@ class Scheme:
     one_line: str
     disjoint: bool
     covering: bool
-    noise_parts: Callable[[np.ndarray, int, Any], list[np.ndarray]] | None = None  # whom noise is drawn for, if not the clients that train
+    noise_parts: Callable[[np.ndarray, int, Any], list[np.ndarray]] | None = (
+        None  # whom noise is drawn for, if not the clients that train
+    )
 
 
 def check(key: str, value: object, is_legal: bool, legal: str) -> None:
@@ -55,12 +59,21 @@ def deal(labels: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> li
     owner = np.empty(len(labels), dtype=np.int64)
     num_clients = counts.shape[1]
     for label, row in zip(np.unique(labels), counts, strict=True):
-        owner[rng.permutation(np.flatnonzero(labels == label))] = np.repeat(np.arange(num_clients), row)
+        owner[rng.permutation(np.flatnonzero(labels == label))] = np.repeat(
+            np.arange(num_clients), row
+        )
     return np.split(np.argsort(owner, kind="stable"), np.cumsum(counts.sum(axis=0))[:-1])
 
 
-def dirichlet(rng: np.random.Generator | np.random.RandomState, alpha: float, size: int) -> np.ndarray:
+def dirichlet(
+    rng: np.random.Generator | np.random.RandomState, alpha: float, size: int
+) -> np.ndarray:
     """One symmetric Dirichlet draw; numpy answers nan where alpha is so small that all its gamma draws underflow."""
     shares = rng.dirichlet(np.full(size, alpha))
-    check("alpha", alpha, bool(np.isfinite(shares).all()), f"large enough to draw shares of {size} clients")
+    check(
+        "alpha",
+        alpha,
+        bool(np.isfinite(shares).all()),
+        f"large enough to draw shares of {size} clients",
+    )
     return shares

@@ -26,15 +26,26 @@ class BernoulliDirichletParams:
 
     def __post_init__(self) -> None:
         check("p", self.p, is_number(self.p) and 0 < self.p <= 1, "a number in (0, 1]")
-        check("alpha", self.alpha, is_number(self.alpha) and 0 < self.alpha < np.inf, "a finite number above 0")
+        check(
+            "alpha",
+            self.alpha,
+            is_number(self.alpha) and 0 < self.alpha < np.inf,
+            "a finite number above 0",
+        )
         check("form", self.form, self.form in FORMS, f"one of {', '.join(FORMS)}")
 
 
-def split(labels: np.ndarray, num_clients: int, seed: int, params: BernoulliDirichletParams) -> list[np.ndarray]:
-    return (split_official if params.form == "official" else split_plain)(labels, num_clients, seed, params)
+def split(
+    labels: np.ndarray, num_clients: int, seed: int, params: BernoulliDirichletParams
+) -> list[np.ndarray]:
+    return (split_official if params.form == "official" else split_plain)(
+        labels, num_clients, seed, params
+    )
 
 
-def split_plain(labels: np.ndarray, num_clients: int, seed: int, params: BernoulliDirichletParams) -> list[np.ndarray]:
+def split_plain(
+    labels: np.ndarray, num_clients: int, seed: int, params: BernoulliDirichletParams
+) -> list[np.ndarray]:
     rng = generator(seed, "bernoulli_dirichlet")
     _, sizes = np.unique(labels, return_counts=True)
     for _ in range(MAX_REDRAWS):
@@ -51,7 +62,9 @@ def split_plain(labels: np.ndarray, num_clients: int, seed: int, params: Bernoul
     )
 
 
-def draw_ownership(num_clients: int, num_classes: int, p: float, rng: np.random.Generator) -> np.ndarray:
+def draw_ownership(
+    num_clients: int, num_classes: int, p: float, rng: np.random.Generator
+) -> np.ndarray:
     """Phi without empty rows and columns. Only all-zero lines are redrawn, so no redraw can empty another line."""
     ownership = rng.random((num_clients, num_classes)) < p
     for _ in range(MAX_REDRAWS):

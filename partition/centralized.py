@@ -18,14 +18,21 @@ class CentralizedParams:
         check("noise_clients", value, is_integer(value) and value >= 1, "an integer of at least 1")
 
 
-def split(labels: np.ndarray, num_clients: int, seed: int, params: CentralizedParams) -> list[np.ndarray]:
+def split(
+    labels: np.ndarray, num_clients: int, seed: int, params: CentralizedParams
+) -> list[np.ndarray]:
     check("num_clients", num_clients, num_clients == 1, "1 for the centralized partition")
     return [np.arange(len(labels))]
 
 
 def noise_parts(labels: np.ndarray, seed: int, params: CentralizedParams) -> list[np.ndarray]:
     most = len(labels)
-    check("noise_clients", params.noise_clients, params.noise_clients <= most, f"at most {most}, the samples there are")
+    check(
+        "noise_clients",
+        params.noise_clients,
+        params.noise_clients <= most,
+        f"at most {most}, the samples there are",
+    )
     return split_iid(labels, params.noise_clients, seed, IidParams())
 
 

@@ -19,17 +19,34 @@ class ClassesPerClientParams:
     replace: bool = False  # may a client hold one sample several times
 
     def __post_init__(self) -> None:
-        check("classes", self.classes, is_integer(self.classes) and self.classes >= 1, "an integer of at least 1")
+        check(
+            "classes",
+            self.classes,
+            is_integer(self.classes) and self.classes >= 1,
+            "an integer of at least 1",
+        )
         check("replace", self.replace, isinstance(self.replace, bool), "true or false")
 
 
-def split(labels: np.ndarray, num_clients: int, seed: int, params: ClassesPerClientParams) -> list[np.ndarray]:
+def split(
+    labels: np.ndarray, num_clients: int, seed: int, params: ClassesPerClientParams
+) -> list[np.ndarray]:
     rng = generator(seed, "classes_per_client")
     pools = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    check("classes", params.classes, params.classes <= len(pools), f"at most {len(pools)}, the classes of the data set")
+    check(
+        "classes",
+        params.classes,
+        params.classes <= len(pools),
+        f"at most {len(pools)}, the classes of the data set",
+    )
     local_size = len(labels) // num_clients
     # Cutting each share down loses less than one sample per class, so this many leave every client at least one.
-    check("classes", params.classes, params.classes <= local_size, f"at most {local_size}, the samples per client")
+    check(
+        "classes",
+        params.classes,
+        params.classes <= local_size,
+        f"at most {local_size}, the samples per client",
+    )
     parts = []
     for _ in range(num_clients):
         chosen = rng.choice(len(pools), params.classes, replace=False)

@@ -18,13 +18,30 @@ class DirichletParams:
     min_size: int = 1  # samples that every client has at least
 
     def __post_init__(self) -> None:
-        check("alpha", self.alpha, is_number(self.alpha) and 0 < self.alpha < np.inf, "a finite number above 0")
-        check("min_size", self.min_size, is_integer(self.min_size) and self.min_size >= 1, "an integer of at least 1")
+        check(
+            "alpha",
+            self.alpha,
+            is_number(self.alpha) and 0 < self.alpha < np.inf,
+            "a finite number above 0",
+        )
+        check(
+            "min_size",
+            self.min_size,
+            is_integer(self.min_size) and self.min_size >= 1,
+            "an integer of at least 1",
+        )
 
 
-def split(labels: np.ndarray, num_clients: int, seed: int, params: DirichletParams) -> list[np.ndarray]:
+def split(
+    labels: np.ndarray, num_clients: int, seed: int, params: DirichletParams
+) -> list[np.ndarray]:
     most = len(labels) // num_clients
-    check("min_size", params.min_size, params.min_size <= most, f"at most {most}, the samples per client")
+    check(
+        "min_size",
+        params.min_size,
+        params.min_size <= most,
+        f"at most {most}, the samples per client",
+    )
     rng = generator(seed, "dirichlet")
     _, sizes = np.unique(labels, return_counts=True)
     for _ in range(MAX_REDRAWS):

@@ -17,10 +17,14 @@ class ShardsParams:
 
     def __post_init__(self) -> None:
         value = self.shards_per_client
-        check("shards_per_client", value, is_integer(value) and value >= 1, "an integer of at least 1")
+        check(
+            "shards_per_client", value, is_integer(value) and value >= 1, "an integer of at least 1"
+        )
 
 
-def split(labels: np.ndarray, num_clients: int, seed: int, params: ShardsParams) -> list[np.ndarray]:
+def split(
+    labels: np.ndarray, num_clients: int, seed: int, params: ShardsParams
+) -> list[np.ndarray]:
     each, most = params.shards_per_client, len(labels) // num_clients
     check("shards_per_client", each, each <= most, f"at most {most}, the samples per client")
     rng = generator(seed, "shards")

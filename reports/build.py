@@ -43,7 +43,9 @@ def build(options: dict[str, str]) -> int:
     runs = load(folders)
     warnings = list(runs.warnings)
     if len(runs.done) == 0:
-        warnings.append(f"no finished run below {', '.join(folders)}: every table has dashes on our side")
+        warnings.append(
+            f"no finished run below {', '.join(folders)}: every table has dashes on our side"
+        )
     for name in legal if "all" in chosen else dict.fromkeys(chosen):
         if name in names():
             warnings += _results(name, runs, scale, Path(options["out"]))
@@ -73,7 +75,12 @@ def _settings(name: str, scale: str, out: Path) -> list[str]:
 
 def _write(table: Grid, lines: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    files = {".md": markdown(table), ".tex": latex(table), "_page.tex": latex_page(table, table.name), ".csv": lines}
+    files = {
+        ".md": markdown(table),
+        ".tex": latex(table),
+        "_page.tex": latex_page(table, table.name),
+        ".csv": lines,
+    }
     for ending, text in files.items():
         (folder / f"{table.name}{ending}").write_text(text, encoding="utf-8")
 

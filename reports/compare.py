@@ -76,7 +76,9 @@ def compare(options: dict[str, str]) -> int:
     conditions = {key: value for key, value in options.items() if key not in DEFAULTS}
     if options["scale"]:
         conditions["scale"] = options["scale"]
-    table = pivot(select(runs.done, conditions), options["rows"], options["cols"], options["metric"])
+    table = pivot(
+        select(runs.done, conditions), options["rows"], options["cols"], options["metric"]
+    )
     sections = [layout(table, lost(runs.lost, conditions)), ranks(table)]
     if options["baseline"]:
         sections.insert(1, differences(table, options["baseline"]))
@@ -90,20 +92,29 @@ def compare(options: dict[str, str]) -> int:
 
 def lost(frame: pd.DataFrame, conditions: Mapping[str, str]) -> list[str]:
     """Diverged and failed runs that would have been compared."""
-    kept = [row for row in frame.to_dict("records") if all(fits(row, key, conditions[key]) for key in conditions)]
+    kept = [
+        row
+        for row in frame.to_dict("records")
+        if all(fits(row, key, conditions[key]) for key in conditions)
+    ]
     return [f"{row['run_id']} {row['status']}" for row in kept]
 
 
 def layout(table: Pivot, left_out: Sequence[str] = ()) -> Section:
     """Means of the cells, and what a reader must know before comparing them."""
-    lines = [f"between cells also differs {key}: {', '.join(values)}" for key, values in table.varying.items()]
+    lines = [
+        f"between cells also differs {key}: {', '.join(values)}"
+        for key, values in table.varying.items()
+    ]
     lines += [f"not in the means: {run}" for run in left_out]
     rows = []
     for row in table.row_values:
         rows.append((row, *(_cell(table, table.values(row, col)) for col in table.col_values)))
     unit = " in percent" if table.percent else ""
     title = f"{table.metric}{unit}: mean ± sample standard deviation (seeds)"
-    return Section(title, (f"{table.rows} \\ {table.cols}", *table.col_values), tuple(rows), tuple(lines))
+    return Section(
+        title, (f"{table.rows} \\ {table.cols}", *table.col_values), tuple(rows), tuple(lines)
+    )
 
 
 def differences(table: Pivot, baseline: str) -> Section:
@@ -117,7 +128,9 @@ def differences(table: Pivot, baseline: str) -> Section:
                 row,
                 col,
                 _number(table, mean(values), sign=True) if values else DASH,
-                f"{_number(table, interval[0], True)} to {_number(table, interval[1], True)}" if interval else DASH,
+                f"{_number(table, interval[0], True)} to {_number(table, interval[1], True)}"
+                if interval
+                else DASH,
                 str(len(values)),
                 f"{sign_test(values):.3g}" if values else DASH,
                 f"{sign_flip_test(values):.3g}" if values else DASH,
@@ -126,13 +139,31 @@ def differences(table: Pivot, baseline: str) -> Section:
         )
         if pairs.unpaired:
             lines.append(f"{row}, {table.cols} {col}: not paired: {'; '.join(pairs.unpaired)}")
-    header = (table.rows, table.cols, "mean difference", "95 % bootstrap", "pairs", "p sign", "p sign-flip", "in words")
-    return Section(f"Paired differences from {baseline}, same seed and scene", header, tuple(rows), tuple(lines))
+    header = (
+        table.rows,
+        table.cols,
+        "mean difference",
+        "95 % bootstrap",
+        "pairs",
+        "p sign",
+        "p sign-flip",
+        "in words",
+    )
+    return Section(
+        f"Paired differences from {baseline}, same seed and scene",
+        header,
+        tuple(rows),
+        tuple(lines),
+    )
 
 
 def ranks(table: Pivot) -> Section:
     found, left_out = ranked(table)
-    lines = [f"left out, as some rows have no run there: {table.cols} {', '.join(left_out)}"] if left_out else []
+    lines = (
+        [f"left out, as some rows have no run there: {table.cols} {', '.join(left_out)}"]
+        if left_out
+        else []
+    )
     title = "Average ranks over the columns (1 is best)"
     if found is None:
         lines.append("no ranks: they need two rows and a column that all rows have")
@@ -146,7 +177,9 @@ def ranks(table: Pivot) -> Section:
         gap, apart = max(found.ranks) - min(found.ranks), found.critical_difference
         chi_square = f"chi-square {found.chi_square:.2f}, p {found.p:.3g}"
         lines.append(f"Friedman over {found.cells} columns: {chi_square}: the rows {verb}")
-        lines.append(f"Nemenyi: ranks {apart:.2f} apart differ at {LEVEL:g}; the widest gap is {gap:.2f}")
+        lines.append(
+            f"Nemenyi: ranks {apart:.2f} apart differ at {LEVEL:g}; the widest gap is {gap:.2f}"
+        )
     return Section(title, (table.rows, "rank"), rows, tuple(lines))
 
 
@@ -167,7 +200,9 @@ def markdown(section: Section) -> str:
     if section.rows:
         table = [section.header, ("---",) * len(section.header), *section.rows]
         lines += [*(f"| {' | '.join(row)} |" for row in table), ""]
-    return "\n".join([*lines, *(f"- {line}" for line in section.lines), *([""] if section.lines else [])])
+    return "\n".join(
+        [*lines, *(f"- {line}" for line in section.lines), *([""] if section.lines else [])]
+    )
 
 
 def _cell(table: Pivot, values: list[float]) -> str:

@@ -37,7 +37,9 @@ def configured(overrides: Iterable[str], scale: str) -> dict[str, Any]:
 def _configured(folder: Path, given: tuple[str, ...], scale: str) -> dict[str, Any]:
     groups = tuple(override for override in given if "." not in override.partition("=")[0])
     config = _chosen(folder, (*groups, f"scale={scale}")).copy()
-    for override in OverridesParser.create().parse_overrides([text for text in given if text not in groups]):
+    for override in OverridesParser.create().parse_overrides(
+        [text for text in given if text not in groups]
+    ):
         try:
             OmegaConf.update(config, override.key_or_group, override.value())
         except OmegaConfBaseException as error:
@@ -46,7 +48,9 @@ def _configured(folder: Path, given: tuple[str, ...], scale: str) -> dict[str, A
     legal = OmegaConf.load(folder / "model" / f"{config.model.name}.yaml")
     config.model = {key: value for key, value in config.model.items() if key in legal}
     try:
-        plain = {name: OmegaConf.to_container(config[name], resolve=True) for name in (*SCIENCE, *WORLD)}
+        plain = {
+            name: OmegaConf.to_container(config[name], resolve=True) for name in (*SCIENCE, *WORLD)
+        }
     except (OmegaConfBaseException, ValueError) as error:
         raise NotConfigured(_first_line(error)) from error
     flat = flatten(plain)

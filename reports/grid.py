@@ -9,7 +9,16 @@ from html import escape as escape_html
 from itertools import groupby
 
 DASH = "–"
-GREEK = {"rho": "ρ", "tau": "τ", "alpha": "α", "beta": "β", "gamma": "γ", "theta": "θ", "pi": "π", "mu2": "μ₂"}
+GREEK = {
+    "rho": "ρ",
+    "tau": "τ",
+    "alpha": "α",
+    "beta": "β",
+    "gamma": "γ",
+    "theta": "θ",
+    "pi": "π",
+    "mu2": "μ₂",
+}
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"\,$\pm$\,", DASH: "--", "×": r"$\times$", "<": "$<$",
@@ -63,10 +72,15 @@ class Notes:
             self.general.append(text)
 
     def mark(self, texts: Iterable[str]) -> tuple[str, ...]:
-        return tuple(self.marked.setdefault(text, letters(len(self.marked))) for text in dict.fromkeys(texts))
+        return tuple(
+            self.marked.setdefault(text, letters(len(self.marked))) for text in dict.fromkeys(texts)
+        )
 
     def listed(self) -> tuple[tuple[str, str], ...]:
-        return (*(("", text) for text in self.general), *((mark, text) for text, mark in self.marked.items()))
+        return (
+            *(("", text) for text in self.general),
+            *((mark, text) for text, mark in self.marked.items()),
+        )
 
 
 def letters(index: int) -> str:
@@ -77,18 +91,31 @@ def letters(index: int) -> str:
 
 def heading(text: str) -> str:
     """A printed heading with its Greek letters and indices."""
-    text = re.sub(r"(?<![A-Za-z])(" + "|".join(GREEK) + r")(?![A-Za-z0-9])", lambda found: GREEK[found.group()], text)
+    text = re.sub(
+        r"(?<![A-Za-z])(" + "|".join(GREEK) + r")(?![A-Za-z0-9])",
+        lambda found: GREEK[found.group()],
+        text,
+    )
     return re.sub(r"\bT_([123])\b", lambda found: "T" + "₁₂₃"[int(found.group(1)) - 1], text)
 
 
 def markdown(grid: Grid) -> str:
-    titles = ["", "", *(" ".join(filter(None, (column.group, _markdown(column.entry)))) for column in grid.columns)]
+    titles = [
+        "",
+        "",
+        *(
+            " ".join(filter(None, (column.group, _markdown(column.entry))))
+            for column in grid.columns
+        ),
+    ]
     rows = [titles, ["---", "---", *["---:"] * len(grid.columns)]]
     for line in grid.lines:
         group = f"{line.group}: " if line.group and line.label.text else ""
         rows.append([group + _markdown(line.label), line.kind, *map(_markdown, line.entries)])
     body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    notes = "\n".join(f"- <sup>{mark}</sup> {text}" if mark else f"- {text}" for mark, text in grid.notes)
+    notes = "\n".join(
+        f"- <sup>{mark}</sup> {text}" if mark else f"- {text}" for mark, text in grid.notes
+    )
     return f"# {grid.title}\n\n{grid.caption}\n\n{body}\n" + (f"\n{notes}\n" if notes else "")
 
 
@@ -169,7 +196,9 @@ def _latex_lines(members: Sequence[Line]) -> list[str]:
     for index, line in enumerate(members):
         if index and line.label.text:
             lines.append(r"\addlinespace")
-        lines.append(" & ".join([_latex(line.label), escape(line.kind), *map(_latex, line.entries)]) + r" \\")
+        lines.append(
+            " & ".join([_latex(line.label), escape(line.kind), *map(_latex, line.entries)]) + r" \\"
+        )
     return lines
 
 
@@ -177,7 +206,11 @@ def html(grid: Grid) -> str:
     """A table and its notes, without styles: classes say whose numbers a line has and where nothing ran."""
     lines = []
     for line in grid.lines:
-        label = f'<th scope="rowgroup" rowspan="{_height(grid)}">{_html(line.label)}</th>' if line.label.text else ""
+        label = (
+            f'<th scope="rowgroup" rowspan="{_height(grid)}">{_html(line.label)}</th>'
+            if line.label.text
+            else ""
+        )
         start = f'<tr class="{escape_html(line.kind)}{" first" if line.label.text else ""}">{label}<th scope="row">'
         cells = "".join(_html_cell(entry) for entry in line.entries)
         lines.append((line.group, f"{start}{escape_html(line.kind)}</th>{cells}</tr>"))
@@ -185,12 +218,19 @@ def html(grid: Grid) -> str:
     for group, members in groupby(lines, key=lambda line: line[0]):
         width = 2 + len(grid.columns)
         title = f'<tr class="group"><th colspan="{width}" scope="colgroup">{escape_html(group)}</th></tr>'
-        body.append(f"<tbody>{title if group else ''}{''.join(text for _, text in members)}</tbody>")
-    notes = [f"<li>{f'<sup>{mark}</sup> ' if mark else ''}{escape_html(text)}</li>" for mark, text in grid.notes]
+        body.append(
+            f"<tbody>{title if group else ''}{''.join(text for _, text in members)}</tbody>"
+        )
+    notes = [
+        f"<li>{f'<sup>{mark}</sup> ' if mark else ''}{escape_html(text)}</li>"
+        for mark, text in grid.notes
+    ]
     head = "".join(f"<tr>{row}</tr>" for row in _html_header(grid.columns))
     caption = f"<caption>{escape_html(grid.caption)}</caption>"
     table = f'<table id="{escape_html(grid.name)}">{caption}<thead>{head}</thead>{"".join(body)}</table>'
-    return f'<div class="scroll" tabindex="0">{table}</div>' + (f"<ul>{''.join(notes)}</ul>" if notes else "")
+    return f'<div class="scroll" tabindex="0">{table}</div>' + (
+        f"<ul>{''.join(notes)}</ul>" if notes else ""
+    )
 
 
 def _height(grid: Grid) -> int:
@@ -211,6 +251,11 @@ def _html_header(columns: Sequence[Column]) -> list[str]:
     names = "".join(f'<th scope="col">{_html(column.entry)}</th>' for column in columns)
     if not any(column.group for column in columns):
         return [f'<td colspan="2"></td>{names}']
-    groups = [(group, len(list(members))) for group, members in groupby(columns, key=lambda column: column.group)]
-    above = "".join(f'<th scope="colgroup" colspan="{span}">{escape_html(group)}</th>' for group, span in groups)
+    groups = [
+        (group, len(list(members)))
+        for group, members in groupby(columns, key=lambda column: column.group)
+    ]
+    above = "".join(
+        f'<th scope="colgroup" colspan="{span}">{escape_html(group)}</th>' for group, span in groups
+    )
     return [f'<td colspan="2" rowspan="2"></td>{above}', names]

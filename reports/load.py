@@ -24,8 +24,18 @@ PLAIN = ("run_id", "status", "reason", "oracle", "rounds")
 SECTIONS = ("scene", "summary", "scores", "cost", "time")
 NAMES = ("dataset.name", "model.name", "partition.name", "noise.name", "method.name")
 NEEDED = ("run_id", "seed", "scale", *NAMES, "budget.participations")
-NEEDED_WHEN_DONE = ("scene.hash", "summary.best", "summary.last10", "summary.final", "cost.participations")
-UNDER_WAY = ("scene.npz", "checkpoint.bin", ".lock")  # any of them without record.json: a run that has not ended
+NEEDED_WHEN_DONE = (
+    "scene.hash",
+    "summary.best",
+    "summary.last10",
+    "summary.final",
+    "cost.participations",
+)
+UNDER_WAY = (
+    "scene.npz",
+    "checkpoint.bin",
+    ".lock",
+)  # any of them without record.json: a run that has not ended
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,9 @@ class Runs:
     """What lies below some folders."""
 
     done: pd.DataFrame
-    lost: pd.DataFrame  # diverged and failed runs: never results, but a mean over the other seeds must say so
+    lost: (
+        pd.DataFrame
+    )  # diverged and failed runs: never results, but a mean over the other seeds must say so
     warnings: tuple[str, ...]
     under_way: tuple[Path, ...] = ()  # folders of runs that have not ended
 
@@ -62,10 +74,16 @@ def load(folders: Iterable[str | Path]) -> Runs:
             if first is None or (first["status"] != "done" and row["status"] == "done"):
                 rows[row["run_id"]] = row
             elif row["status"] == "done" and first["folder"].resolve() != place.resolve():
-                same = all(first.get(key) == value for key, value in row.items() if key.startswith("summary."))
+                same = all(
+                    first.get(key) == value
+                    for key, value in row.items()
+                    if key.startswith("summary.")
+                )
                 what = "the same run as" if same else "other numbers for the same run as"
                 warnings.append(f"{place}: {what} {first['folder']}; the latter counts")
-    ordered = sorted(rows.values(), key=lambda row: (row["method.name"], row["seed"], row["run_id"]))
+    ordered = sorted(
+        rows.values(), key=lambda row: (row["method.name"], row["seed"], row["run_id"])
+    )
     done = [row for row in ordered if row["status"] == "done"]
     lost = [row for row in ordered if row["status"] != "done"]
     return Runs(_frame(done), _frame(lost), tuple(warnings), tuple(under_way))
@@ -86,7 +104,11 @@ def read_curve(folder: Path) -> pd.DataFrame:
     except (ValueError, OSError) as error:
         raise UserError(f"{path}: damaged ({type(error).__name__}); left out") from error
     for column in ("round", "participations", "accuracy"):
-        if column not in curve or curve[column].isna().any() or not pd.api.types.is_numeric_dtype(curve[column]):
+        if (
+            column not in curve
+            or curve[column].isna().any()
+            or not pd.api.types.is_numeric_dtype(curve[column])
+        ):
             raise UserError(f"{path}: damaged (column {column}); left out")
     return curve
 
@@ -122,7 +144,9 @@ def _row(place: Path) -> dict[str, Any]:
     if record is None:
         raise DamagedRecord(f"{path}: gone while it was read; left out")
     if record.get("protocol") != PROTOCOL:
-        raise DamagedRecord(f"{path}: protocol {record.get('protocol')}, not {PROTOCOL}, not comparable; left out")
+        raise DamagedRecord(
+            f"{path}: protocol {record.get('protocol')}, not {PROTOCOL}, not comparable; left out"
+        )
     sections = {name: record.get(name, {}) for name in ("config", *SECTIONS)}
     for name, value in sections.items():
         if not isinstance(value, dict):
@@ -134,7 +158,9 @@ def _row(place: Path) -> dict[str, Any]:
         value = row.get(key)
         if value is None:
             raise DamagedRecord(f"{path}: damaged (no {key}); left out")
-        share = not key.startswith("summary.") or (isinstance(value, (int, float)) and 0 <= value <= 1)
+        share = not key.startswith("summary.") or (
+            isinstance(value, (int, float)) and 0 <= value <= 1
+        )
         if not share or (key == "seed" and not isinstance(value, int)):
             raise DamagedRecord(f"{path}: damaged ({key}={value!r}); left out")
     return row

@@ -40,7 +40,11 @@ class Run:
     @property
     def world(self) -> World:
         """Network, training, federation, budget and evaluation, to tell runs of one cell apart."""
-        return tuple(sorted((key, str(value)) for key, value in self.config.items() if in_sections(*WORLD)(key)))
+        return tuple(
+            sorted(
+                (key, str(value)) for key, value in self.config.items() if in_sections(*WORLD)(key)
+            )
+        )
 
 
 @dataclass
@@ -50,7 +54,9 @@ class Match:
     paper: Flat  # the cell's configuration at the paper's scale
     done: list[Run] = field(default_factory=list)
     lost: list[Run] = field(default_factory=list)  # diverged or failed, same configuration
-    others: int = 0  # done runs of the cell in another network, budget, ... than those that are counted
+    others: int = (
+        0  # done runs of the cell in another network, budget, ... than those that are counted
+    )
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,10 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
                 composed[place] = configured(overrides, scale)
         except NotConfigured as error:
             refused[str(error)].append(place)
-    warnings = [f"{table.name}: {_cells(cells)} not configured: {reason}" for reason, cells in refused.items()]
+    warnings = [
+        f"{table.name}: {_cells(cells)} not configured: {reason}"
+        for reason, cells in refused.items()
+    ]
     decisive = _telling_apart(composed)
     varied = _varied(table) | _varied_science()
     misses: Counter[str] = Counter()
@@ -85,20 +94,33 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
         for run in by_names[_names(wanted[place])]:
             different = differences(run.config, here, must)
             if not different:
-                entry = found.setdefault(place, Match(configured(table.overrides(*place), table.scale)))
+                entry = found.setdefault(
+                    place, Match(configured(table.overrides(*place), table.scale))
+                )
                 (entry.done if run.row["status"] == "done" else entry.lost).append(run)
             # Where a heading's key differs, the run belongs to another cell or table.
-            elif run.row["status"] == "done" and not any(key in varied or key.endswith(".name") for key in different):
-                misses[", ".join(f"{key}={ours} (cell: {theirs})" for key, (ours, theirs) in different.items())] += 1
+            elif run.row["status"] == "done" and not any(
+                key in varied or key.endswith(".name") for key in different
+            ):
+                misses[
+                    ", ".join(
+                        f"{key}={ours} (cell: {theirs})"
+                        for key, (ours, theirs) in different.items()
+                    )
+                ] += 1
     for entry in found.values():
         _one_world(entry)
     for reason, count in misses.items():
-        line = f"{table.name} at scale {scale}: {count} run{'s' * (count > 1)} left out for {reason}"
+        line = (
+            f"{table.name} at scale {scale}: {count} run{'s' * (count > 1)} left out for {reason}"
+        )
         warnings.append(line)
     return Matches(found, tuple(warnings))
 
 
-def differences(config: Flat, other: Flat, counts: Callable[[str], bool]) -> dict[str, tuple[Any, Any]]:
+def differences(
+    config: Flat, other: Flat, counts: Callable[[str], bool]
+) -> dict[str, tuple[Any, Any]]:
     """Keys that count and differ, with both values."""
     keys = [key for key in dict.fromkeys([*other, *config]) if counts(key)]
     pairs = {key: (config.get(key, ABSENT), other.get(key, ABSENT)) for key in keys}
@@ -137,10 +159,14 @@ def _telling_apart(composed: Mapping[Place, Flat]) -> dict[Place, frozenset[str]
     science, world = in_sections(*SCIENCE), in_sections(*WORLD)
     families: dict[Any, list[Place]] = defaultdict(list)
     for place, config in composed.items():
-        families[frozenset((key, value) for key, value in config.items() if science(key))].append(place)
+        families[frozenset((key, value) for key, value in config.items() if science(key))].append(
+            place
+        )
     found = {}
     for family in families.values():
-        keys = [differences(composed[one], composed[two], world) for one in family for two in family]
+        keys = [
+            differences(composed[one], composed[two], world) for one in family for two in family
+        ]
         for place in family:
             found[place] = frozenset(key for differing in keys for key in differing)
     return found
@@ -148,7 +174,11 @@ def _telling_apart(composed: Mapping[Place, Flat]) -> dict[Place, frozenset[str]
 
 def _varied(table: PublishedTable) -> set[str]:
     """Keys that the table's own headings set."""
-    return {text.partition("=")[0] for heading in (*table.rows, *table.columns) for text in heading.overrides}
+    return {
+        text.partition("=")[0]
+        for heading in (*table.rows, *table.columns)
+        for text in heading.overrides
+    }
 
 
 @cache
@@ -179,4 +209,8 @@ def _one_world(entry: Match) -> None:
 
 def _cells(places: Sequence[Place]) -> str:
     row, column = places[0]
-    return f"cell ({row}, {column})" if len(places) == 1 else f"{len(places)} cells from ({row}, {column}) on"
+    return (
+        f"cell ({row}, {column})"
+        if len(places) == 1
+        else f"{len(places)} cells from ({row}, {column}) on"
+    )

@@ -16,7 +16,17 @@ from reports.statistics import Outcome, Pairs, Ranking, mean, pair, ranking
 
 PERCENT = ("summary.best", "summary.last10", "summary.final")
 LOWER = ("cost.", "time.")  # metrics of which less is better
-CONFIG = ("dataset", "model", "partition", "noise", "method", "train", "federation", "budget", "evaluate")
+CONFIG = (
+    "dataset",
+    "model",
+    "partition",
+    "noise",
+    "method",
+    "train",
+    "federation",
+    "budget",
+    "evaluate",
+)
 Cells = Mapping[tuple[Any, Any], Mapping[int, Outcome]]
 
 
@@ -30,7 +40,9 @@ class Pivot:
     row_values: tuple[Any, ...]
     col_values: tuple[Any, ...]
     cells: Cells
-    varying: Mapping[str, tuple[str, ...]]  # what else differs between cells, beyond the sections of rows and cols
+    varying: Mapping[
+        str, tuple[str, ...]
+    ]  # what else differs between cells, beyond the sections of rows and cols
 
     @property
     def percent(self) -> bool:
@@ -51,7 +63,9 @@ def select(frame: pd.DataFrame, conditions: Mapping[str, str]) -> pd.DataFrame:
         present = {text(value) for value in frame[key]}
         for value in wanted.split(","):
             if value not in present:
-                raise UserError(f"{key}={value}: no run has it; present: {', '.join(sorted(present))}")
+                raise UserError(
+                    f"{key}={value}: no run has it; present: {', '.join(sorted(present))}"
+                )
         frame = frame[[fits(row, key, wanted) for row in frame.to_dict("records")]]
     return frame
 
@@ -59,7 +73,9 @@ def select(frame: pd.DataFrame, conditions: Mapping[str, str]) -> pd.DataFrame:
 def fits(row: Mapping[Any, Any], key: str, wanted: str) -> bool:
     """Whether a run has one of the values, or is of a method that knows no such parameter."""
     section, _, name = key.partition(".")
-    return text(row.get(key)) in wanted.split(",") or (section == "method" and name not in row["config"]["method"])
+    return text(row.get(key)) in wanted.split(",") or (
+        section == "method" and name not in row["config"]["method"]
+    )
 
 
 def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
@@ -68,7 +84,9 @@ def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
         _known(frame, key, name)
     if rows == cols:
         raise UserError(f"rows={rows} and cols={cols} are the same; legal: two different keys")
-    if not pd.api.types.is_numeric_dtype(frame[metric]) or pd.api.types.is_bool_dtype(frame[metric]):
+    if not pd.api.types.is_numeric_dtype(frame[metric]) or pd.api.types.is_bool_dtype(
+        frame[metric]
+    ):
         raise UserError(f"metric={metric} is not a number; legal: {', '.join(metrics(frame))}")
     varying = _unmixed(frame, rows, cols)
     factor = 100 if metric in PERCENT else 1
@@ -76,7 +94,9 @@ def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
     for line in frame.to_dict("records"):
         if pd.notna(line[metric]):
             place = (text(line[rows]), text(line[cols]))
-            cells.setdefault(place, {})[line["seed"]] = Outcome(factor * float(line[metric]), line["scene.hash"])
+            cells.setdefault(place, {})[line["seed"]] = Outcome(
+                factor * float(line[metric]), line["scene.hash"]
+            )
     values = [_ordered(frame[key]) for key in (rows, cols)]
     return Pivot(rows, cols, metric, values[0], values[1], cells, varying)
 
@@ -84,7 +104,9 @@ def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
 def paired(table: Pivot, baseline: str) -> dict[tuple[Any, Any], Pairs]:
     """Every cell against the baseline's cell of the same column."""
     if baseline not in table.row_values:
-        raise UserError(f"baseline={baseline} is not a value of {table.rows}; legal: {', '.join(table.row_values)}")
+        raise UserError(
+            f"baseline={baseline} is not a value of {table.rows}; legal: {', '.join(table.row_values)}"
+        )
     return {
         (row, col): pair(table.cells.get((row, col), {}), table.cells.get((baseline, col), {}))
         for row in table.row_values
@@ -95,7 +117,11 @@ def paired(table: Pivot, baseline: str) -> dict[tuple[Any, Any], Pairs]:
 
 def ranked(table: Pivot) -> tuple[Ranking | None, tuple[Any, ...]]:
     """Ranks of the rows by their means over the columns that all rows have, and the columns left out."""
-    complete = [col for col in table.col_values if all((row, col) in table.cells for row in table.row_values)]
+    complete = [
+        col
+        for col in table.col_values
+        if all((row, col) in table.cells for row in table.row_values)
+    ]
     left_out = tuple(col for col in table.col_values if col not in complete)
     if not complete or len(table.row_values) < 2:
         return None, left_out
@@ -105,7 +131,11 @@ def ranked(table: Pivot) -> tuple[Ranking | None, tuple[Any, ...]]:
 
 def metrics(frame: pd.DataFrame) -> list[str]:
     sections = ("summary.", "scores.", "cost.", "time.", "scene.")
-    return [key for key in map(str, frame) if key.startswith(sections) and pd.api.types.is_numeric_dtype(frame[key])]
+    return [
+        key
+        for key in map(str, frame)
+        if key.startswith(sections) and pd.api.types.is_numeric_dtype(frame[key])
+    ]
 
 
 def text(value: Any) -> str:
@@ -143,7 +173,9 @@ def _unmixed(frame: pd.DataFrame, rows: str, cols: str) -> dict[str, tuple[str, 
     """Refuse cells of unlike runs, and scales side by side. Returns the keys that vary between cells."""
     scales = sorted(frame["scale"].unique())
     if len(scales) > 1 and "scale" not in (rows, cols):
-        raise UserError(f"runs of scales {', '.join(scales)} are not comparable; pick one with scale={scales[0]}")
+        raise UserError(
+            f"runs of scales {', '.join(scales)} are not comparable; pick one with scale={scales[0]}"
+        )
     keys = [key for key in _configuration(frame) if key not in (rows, cols)]
     texts = frame[[rows, cols, *keys]].map(text)
     for place, cell in texts.groupby([rows, cols]):
@@ -151,11 +183,17 @@ def _unmixed(frame: pd.DataFrame, rows: str, cols: str) -> dict[str, tuple[str, 
         if mixed:
             key = next((key for key in mixed if key.endswith(".name")), mixed[0])
             values = sorted(cell[key].unique())
-            more = f" (and {', '.join(other for other in mixed if other != key)})" if len(mixed) > 1 else ""
+            more = (
+                f" (and {', '.join(other for other in mixed if other != key)})"
+                if len(mixed) > 1
+                else ""
+            )
             raise UserError(
                 f"cell {rows}={place[0]} {cols}={place[1]} mixes runs that differ in {key}{more}: {', '.join(values)};"
                 f" pick one with {key}={values[0]}, or lay {key} out with rows= or cols="
             )
     sections = [key.partition(".")[0] for key in (rows, cols)]
-    others = [key for key in keys if key.partition(".")[0] not in sections and texts[key].nunique() > 1]
+    others = [
+        key for key in keys if key.partition(".")[0] not in sections and texts[key].nunique() > 1
+    ]
     return {key: tuple(sorted(texts[key].unique())) for key in others}

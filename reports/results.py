@@ -60,7 +60,9 @@ def collect(table: PublishedTable, runs: Runs, scale: str) -> Results:
     if table.average is not None:
         for row in table.rows:
             inner = [cells.get((row.label, column.label)) for column in table.columns]
-            if (average := _average([cell for cell in inner if cell], len(inner), table.statistic)) is not None:
+            if (
+                average := _average([cell for cell in inner if cell], len(inner), table.statistic)
+            ) is not None:
                 cells[row.label, table.average] = average
     return Results(table, scale, cells, tuple(warnings))
 
@@ -69,7 +71,9 @@ def cost_to_reach(run: Run, target: float) -> float | None:
     """Client participations until the test accuracy first reached `target` percent; None if it never did."""
     curve = read_curve(run.row["folder"])
     if len(curve) == 0 or abs(curve["accuracy"].iloc[-1] - run.row["summary.final"]) > FLOAT:
-        raise UserError(f"{run.row['folder'] / 'curve.csv'}: does not end as record.json says; left out")
+        raise UserError(
+            f"{run.row['folder'] / 'curve.csv'}: does not end as record.json says; left out"
+        )
     reached = curve[curve["accuracy"] >= target / 100 - FLOAT]
     return float(reached["participations"].iloc[0]) if len(reached) else None
 
@@ -80,10 +84,15 @@ def described(entry: Match) -> tuple[str, ...]:
     for run in entry.done[:1]:
         for section in WORLD:
             different = differences(run.config, entry.paper, in_sections(section))
-            if f"{section}.name" in different:  # another network: its own parameters say nothing more
+            if (
+                f"{section}.name" in different
+            ):  # another network: its own parameters say nothing more
                 different = {f"{section}.name": different[f"{section}.name"]}
             if different:
-                parts = [f"{_plain(key)}{ours} instead of {theirs}" for key, (ours, theirs) in different.items()]
+                parts = [
+                    f"{_plain(key)}{ours} instead of {theirs}"
+                    for key, (ours, theirs) in different.items()
+                ]
                 notes.append(f"{TITLES[section]}: {', '.join(parts)}.")
     for oracle in dict.fromkeys(run.row["oracle"] for run in entry.done):
         if oracle:
@@ -92,7 +101,9 @@ def described(entry: Match) -> tuple[str, ...]:
     if lost:
         notes.append(f"Not counted: {', '.join(lost)}.")
     if entry.others:
-        notes.append(f"Not counted: {entry.others} run(s) of the cell with another network, training or budget.")
+        notes.append(
+            f"Not counted: {entry.others} run(s) of the cell with another network, training or budget."
+        )
     return tuple(notes)
 
 

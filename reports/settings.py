@@ -16,7 +16,12 @@ from reports.grid import DASH, Column, Entry, Grid, Line, Notes, heading
 from reports.published import SettingsTable
 
 FIELDS = ("table", "scale", "row", "column", "key", "ours", "theirs", "same")
-OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 DIFFERS = "Differs from the paper."
 
 
@@ -69,7 +74,9 @@ def same(ours: Any, theirs: int | float | str) -> bool:
 
 def settings_grid(results: SettingsResults) -> Grid:
     table, notes = results.table, Notes()
-    notes.add(f"Configured: what conf/ composes to at scale {results.scale}. {DASH}: no setting of it.")
+    notes.add(
+        f"Configured: what conf/ composes to at scale {results.scale}. {DASH}: no setting of it."
+    )
     for footnote in table.footnotes:
         notes.add(footnote.text)
     lines = []
@@ -79,9 +86,15 @@ def settings_grid(results: SettingsResults) -> Grid:
             found = results.ours.get((row.label, column.label))
             differs = found is not None and not same(found, theirs)
             ours.append(Entry(_text(found), marks=notes.mark([DIFFERS] if differs else [])))
-        symbol = f" ({row.symbol})" if row.symbol and not row.symbol.startswith("(") else f" {row.symbol}".rstrip()
+        symbol = (
+            f" ({row.symbol})"
+            if row.symbol and not row.symbol.startswith("(")
+            else f" {row.symbol}".rstrip()
+        )
         lines.append(Line("", Entry(heading(row.label + symbol)), "configured", tuple(ours)))
-        lines.append(Line("", Entry(""), "published", tuple(Entry(_text(value)) for value in row.values)))
+        lines.append(
+            Line("", Entry(""), "published", tuple(Entry(_text(value)) for value in row.values))
+        )
     columns = tuple(Column("", Entry(column.label)) for column in table.columns)
     title = f"{table.paper}, Table {table.table}, scale {results.scale}"
     return Grid(table.name, title, table.caption, columns, tuple(lines), notes.listed())

@@ -66,7 +66,9 @@ def pair(ours: Mapping[int, Outcome], baseline: Mapping[int, Outcome]) -> Pairs:
         if seed not in ours or seed not in baseline:
             unpaired.append(f"seed {seed} has no run{' of the baseline' if seed in ours else ''}")
         elif ours[seed].scene != baseline[seed].scene:
-            unpaired.append(f"seed {seed} has two scenes, {ours[seed].scene} and {baseline[seed].scene}")
+            unpaired.append(
+                f"seed {seed} has two scenes, {ours[seed].scene} and {baseline[seed].scene}"
+            )
         else:
             differences[seed] = ours[seed].value - baseline[seed].value
     return Pairs(differences, tuple(unpaired))
@@ -131,7 +133,9 @@ class Ranking:
     critical_difference: float | None
 
 
-def ranking(table: Sequence[Sequence[float]], higher_is_better: bool = True, level: float = LEVEL) -> Ranking:
+def ranking(
+    table: Sequence[Sequence[float]], higher_is_better: bool = True, level: float = LEVEL
+) -> Ranking:
     """`table` has one line per cell, one number per method, none missing."""
     values = np.asarray(table, dtype=float)
     cells, methods = values.shape
@@ -144,7 +148,9 @@ def ranking(table: Sequence[Sequence[float]], higher_is_better: bool = True, lev
     between = cells * ((average - (methods + 1) / 2) ** 2).sum()
     chi_square = float(cells * (methods - 1) * between / spread)
     p = float(stats.chi2.sf(chi_square, methods - 1))
-    return Ranking(tuple(average.tolist()), cells, chi_square, p, critical_difference(methods, cells, level))
+    return Ranking(
+        tuple(average.tolist()), cells, chi_square, p, critical_difference(methods, cells, level)
+    )
 
 
 def critical_difference(methods: int, cells: int, level: float = LEVEL) -> float:

@@ -30,7 +30,11 @@ def grid(results: Results) -> Grid:
     columns = []
     for label in table.column_labels:
         above, _, name = label.rpartition(" / ")
-        columns.append(Column(heading(above), Entry(_name(name, table.paper), marks=notes.mark(columns_of[label]))))
+        columns.append(
+            Column(
+                heading(above), Entry(_name(name, table.paper), marks=notes.mark(columns_of[label]))
+            )
+        )
     lines = []
     for row in table.rows:
         printed = Entry(_name(row.name, table.paper), marks=notes.mark(rows_of[row.label]))
@@ -41,7 +45,9 @@ def grid(results: Results) -> Grid:
             found = results.cells.get(place)
             own = [text for text in found.notes if text not in everywhere] if found else []
             ours.append(Entry(_ours(results, place), place in ours_best, notes.mark(own)))
-            theirs.append(Entry(_theirs(results, cell), place in theirs_best, notes.mark(places[place])))
+            theirs.append(
+                Entry(_theirs(results, cell), place in theirs_best, notes.mark(places[place]))
+            )
             gaps.append(Entry(_gap(found, cell)))
         group = heading(row.group)
         lines.append(Line(group, printed, "reproduced", tuple(ours)))
@@ -60,11 +66,25 @@ def to_csv(results: Results) -> str:
     for cell in table.cells:
         place = (cell.row, cell.column)
         ours = results.cells.get(place)
-        line: dict[str, Any] = {"table": table.name, "scale": results.scale, "row": cell.row, "column": cell.column}
-        line |= {"method": cell.method, "metric": table.metric, "theirs": cell.value, "theirs_std": cell.std}
+        line: dict[str, Any] = {
+            "table": table.name,
+            "scale": results.scale,
+            "row": cell.row,
+            "column": cell.column,
+        }
+        line |= {
+            "method": cell.method,
+            "metric": table.metric,
+            "theirs": cell.value,
+            "theirs_std": cell.std,
+        }
         line |= {"theirs_ratio": cell.ratio, "notes": cell.note}
         if ours is not None:
-            line |= {"ours": _six(ours.value), "ours_std": _six(ours.std), "ours_ratio": _six(_ratio(results, place))}
+            line |= {
+                "ours": _six(ours.value),
+                "ours_std": _six(ours.std),
+                "ours_ratio": _six(_ratio(results, place)),
+            }
             line |= {"seeds": " ".join(map(str, ours.values)), "ran": ours.ran}
             line |= {"notes": " ".join(filter(None, (cell.note, *ours.notes)))}
             if ours.value is not None and cell.value is not None:
@@ -76,14 +96,24 @@ def to_csv(results: Results) -> str:
 def _general_notes(results: Results) -> Notes:
     table, notes = results.table, Notes()
     if table.statistic == "lowest":
-        notes.add(f"Reproduced: lowest cost of all seeds (multiple of {table.paper}'s; seeds that reached the target).")
+        notes.add(
+            f"Reproduced: lowest cost of all seeds (multiple of {table.paper}'s; seeds that reached the target)."
+        )
     else:
-        notes.add("Reproduced: mean ± sample standard deviation (seeds). Difference: reproduced minus published.")
+        notes.add(
+            "Reproduced: mean ± sample standard deviation (seeds). Difference: reproduced minus published."
+        )
     reasons = dict.fromkeys(cell.note for cell in table.cells if cell.value is None)
-    printed = f" Published dashes are given as their reason, {' or '.join(reasons)}." if reasons else ""
-    notes.add(f"Bold: best under equal conditions, reproduced and published apart. {DASH}: nothing ran.{printed}")
+    printed = (
+        f" Published dashes are given as their reason, {' or '.join(reasons)}." if reasons else ""
+    )
+    notes.add(
+        f"Bold: best under equal conditions, reproduced and published apart. {DASH}: nothing ran.{printed}"
+    )
     if results.scale != table.scale:
-        notes.add(f"Reproduced at scale {results.scale}: smaller than the paper's, not to be taken for its numbers.")
+        notes.add(
+            f"Reproduced at scale {results.scale}: smaller than the paper's, not to be taken for its numbers."
+        )
     if everywhere := _everywhere(results):
         notes.add(f"All that is reproduced: {' '.join(everywhere)}")
     for note in table.footnotes:
@@ -97,11 +127,15 @@ def _general_notes(results: Results) -> Notes:
 
 def _everywhere(results: Results) -> list[str]:
     """Notes that all of our cells share: said once, without marks."""
-    cells = [ours.notes for place, ours in results.cells.items() if place[1] != results.table.average]
+    cells = [
+        ours.notes for place, ours in results.cells.items() if place[1] != results.table.average
+    ]
     return [text for text in cells[0] if all(text in notes for notes in cells)] if cells else []
 
 
-def _published_notes(results: Results) -> tuple[dict[Place, list[str]], dict[str, list[str]], dict[str, list[str]]]:
+def _published_notes(
+    results: Results,
+) -> tuple[dict[Place, list[str]], dict[str, list[str]], dict[str, list[str]]]:
     """The paper's footnotes and what does not add up: by cell, by column, by row."""
     table = results.table
     places: dict[Place, list[str]] = defaultdict(list)
@@ -137,11 +171,18 @@ def _best(results: Results, values: Mapping[Place, float | None]) -> set[Place]:
         if "partition=centralized" in overrides:
             continue
         apart = ("method", "model", "train", "federation")
-        conditions = frozenset(text for text in overrides if text.split("=")[0].split(".")[0] not in apart)
+        conditions = frozenset(
+            text for text in overrides if text.split("=")[0].split(".")[0] not in apart
+        )
         rivals[conditions][cell.row, cell.column] = round(value, 2)
     pick = min if table.metric == "target_cost" else max
     sets = [members for members in rivals.values() if len(members) > 1]
-    return {place for members in sets for place, value in members.items() if value == pick(members.values())}
+    return {
+        place
+        for members in sets
+        for place, value in members.items()
+        if value == pick(members.values())
+    }
 
 
 def _name(printed: str, paper: str) -> str:
@@ -157,7 +198,9 @@ def _ours(results: Results, place: Place) -> str:
         if ours.value is None:
             return f"not reached (0 of {ours.ran})"
         ratio = _ratio(results, place)
-        times = f"{ratio:.1f}×; " if ratio is not None and place[0] != results.table.ratio_to else ""
+        times = (
+            f"{ratio:.1f}×; " if ratio is not None and place[0] != results.table.ratio_to else ""
+        )
         return f"{ours.value:.0f} ({times}{len(ours.values)} of {ours.ran})"
     spread = "" if ours.std is None else f" ± {ours.std:.2f}"
     return f"{ours.value:.2f}{spread} ({ours.ran})"
@@ -174,7 +217,11 @@ def _theirs(results: Results, cell: Cell) -> str:
 def _gap(ours: Ours | None, cell: Cell) -> str:
     if ours is None or ours.value is None or cell.value is None:
         return DASH
-    return f"{ours.value - cell.value:+.0f}" if ours.statistic == "lowest" else f"{ours.value - cell.value:+.2f}"
+    return (
+        f"{ours.value - cell.value:+.0f}"
+        if ours.statistic == "lowest"
+        else f"{ours.value - cell.value:+.2f}"
+    )
 
 
 def _ratio(results: Results, place: Place) -> float | None:

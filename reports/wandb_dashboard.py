@@ -104,13 +104,22 @@ def sections() -> list[Section]:
 
     def curve(y: str, title: str, x: str = "participations") -> Any:
         return wr.LinePlot(
-            title=title, x=x, y=[y], title_x=x.replace("_", " "), groupby_rangefunc="stddev", **by_method
+            title=title,
+            x=x,
+            y=[y],
+            title_x=x.replace("_", " "),
+            groupby_rangefunc="stddev",
+            **by_method,
         )
 
     def bars(metric: str, title: str) -> Any:
-        return wr.BarPlot(title=title, metrics=[wr.SummaryMetric(metric)], groupby_rangefunc="minmax", **by_method)
+        return wr.BarPlot(
+            title=title, metrics=[wr.SummaryMetric(metric)], groupby_rangefunc="minmax", **by_method
+        )
 
-    settings = [wr.Config(key) for key in ("method.name", "dataset.name", "noise.name", "noise.rho", "seed")]
+    settings = [
+        wr.Config(key) for key in ("method.name", "dataset.name", "noise.name", "noise.rho", "seed")
+    ]
     columns = [wr.ParallelCoordinatesPlotColumn(setting) for setting in settings]
     columns.append(wr.ParallelCoordinatesPlotColumn(wr.SummaryMetric("summary/best")))
     panels = {

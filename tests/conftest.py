@@ -3,7 +3,9 @@
 import os
 import sys
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: workers are forked, and bytes must not depend on threads
+os.environ["OMP_NUM_THREADS"] = (
+    "1"  # before torch is imported: workers are forked, and bytes must not depend on threads
+)
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -28,7 +30,9 @@ from methods.network import Network
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.load_profile("suite")
 torch.set_num_threads(1)
-sys.path.append(str(PLUGIN))  # before methods are discovered: the package found there is tested like all the others
+sys.path.append(
+    str(PLUGIN)
+)  # before methods are discovered: the package found there is tested like all the others
 
 CONF = Path(__file__).parent.parent / "conf"
 
@@ -88,8 +92,15 @@ def digits() -> data.Dataset:
 def make_client(digits: data.Dataset) -> Callable[..., LocalClient]:
     """make_client(labels=[3, 1, 4], state={}) -> a client over the first digits images with these labels."""
 
-    def make(labels: Any = None, num_samples: int = 40, state: Mapping[str, Any] | None = None, client_id: int = 0) -> LocalClient:
-        given = torch.as_tensor(digits.train_labels[:num_samples] if labels is None else np.asarray(labels))
+    def make(
+        labels: Any = None,
+        num_samples: int = 40,
+        state: Mapping[str, Any] | None = None,
+        client_id: int = 0,
+    ) -> LocalClient:
+        given = torch.as_tensor(
+            digits.train_labels[:num_samples] if labels is None else np.asarray(labels)
+        )
         networks: list[Network] = []
 
         def lend() -> Network:
@@ -97,7 +108,16 @@ def make_client(digits: data.Dataset) -> Callable[..., LocalClient]:
             return networks[-1]
 
         pictures = Pictures(digits.train, digits.views)
-        return LocalClient(client_id, torch.arange(len(given)), given, given, dict(state or {}), pictures, digits.num_classes, lend)
+        return LocalClient(
+            client_id,
+            torch.arange(len(given)),
+            given,
+            given,
+            dict(state or {}),
+            pictures,
+            digits.num_classes,
+            lend,
+        )
 
     return make
 
@@ -106,9 +126,20 @@ def make_client(digits: data.Dataset) -> Callable[..., LocalClient]:
 def make_ctx(digits: data.Dataset) -> Callable[..., RoundContext]:
     """make_ctx(round=0, stage="train", local_epochs=1, ...) -> a RoundContext for digits; other names are TrainParams fields."""
 
-    def make(round: int = 0, stage: str = "train", seed: int = 1, num_clients: int = 8, **train: Any) -> RoundContext:
+    def make(
+        round: int = 0, stage: str = "train", seed: int = 1, num_clients: int = 8, **train: Any
+    ) -> RoundContext:
         probe = Network(models.build("digits_cnn", digits.num_classes, digits.shape))
-        spec = Spec("digits", digits.shape, digits.num_classes, num_clients, 4, 32, int(probe.module.feature_dim), probe.num_trainable)  # type: ignore[arg-type]
+        spec = Spec(
+            "digits",
+            digits.shape,
+            digits.num_classes,
+            num_clients,
+            4,
+            32,
+            int(probe.module.feature_dim),
+            probe.num_trainable,
+        )  # type: ignore[arg-type]
         return RoundContext(seed, round, stage, spec, TrainParams(**{"local_epochs": 1, **train}))
 
     return make

@@ -46,7 +46,9 @@ class StoppingTracker(SilentTracker):
             raise Stopped
 
 
-def loop(config: RunConfig, prepare: Callable[[Run], None] = lambda run: None, stops: Sequence[int] = ()) -> Run:
+def loop(
+    config: RunConfig, prepare: Callable[[Run], None] = lambda run: None, stops: Sequence[int] = ()
+) -> Run:
     """A whole run, or up to where it is stopped; `prepare` sees it before its first round."""
     run = Run(config, StoppingTracker(config.run_dir, stops))
     prepare(run)
@@ -77,7 +79,16 @@ def plain(value: Any) -> Any:
 def learnt(run: Run) -> Any:
     """All that a run has learnt: the server's state and the clients'."""
     method, fleet = run.method, run.fleet
-    return plain([method.models, method.serving(), method.shared, method._private, fleet.changed_labels, fleet.states])
+    return plain(
+        [
+            method.models,
+            method.serving(),
+            method.shared,
+            method._private,
+            fleet.changed_labels,
+            fleet.states,
+        ]
+    )
 
 
 def timeless(curve: list[dict[str, Any]]) -> list[dict[str, Any]]:

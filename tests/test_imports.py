@@ -11,7 +11,14 @@ import pytest
 from methods import registry
 
 ROOT = Path(__file__).parent.parent
-HEAVY_BENCHMARKS = ("benchmarks.runner", "benchmarks.fleet", "benchmarks.executors", "benchmarks.grid", "benchmarks.run", "benchmarks.models")
+HEAVY_BENCHMARKS = (
+    "benchmarks.runner",
+    "benchmarks.fleet",
+    "benchmarks.executors",
+    "benchmarks.grid",
+    "benchmarks.run",
+    "benchmarks.models",
+)
 FORBIDDEN = {
     "methods": ("benchmarks", "reports", "noise", "partition"),
     "noise": ("benchmarks", "reports", "methods", "partition"),
@@ -22,10 +29,18 @@ FORBIDDEN = {
 
 
 ALLOWED = {
-    "benchmarks": ("reports.published",),  # data: the layouts of the papers' tables say which cells an experiment has
-    "benchmarks/wandb_run.py": ("reports.figures.cell",),  # pictures of a finished run folder, drawn where all figures are
+    "benchmarks": (
+        "reports.published",
+    ),  # data: the layouts of the papers' tables say which cells an experiment has
+    "benchmarks/wandb_run.py": (
+        "reports.figures.cell",
+    ),  # pictures of a finished run folder, drawn where all figures are
 }
-WANDB = {"benchmarks/wandb_run.py", "benchmarks/wandb_service.py", "reports/wandb_dashboard.py"}  # the only files that import it: it takes a second
+WANDB = {
+    "benchmarks/wandb_run.py",
+    "benchmarks/wandb_service.py",
+    "reports/wandb_dashboard.py",
+}  # the only files that import it: it takes a second
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -35,7 +50,11 @@ def imported(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])]) if node.level else str(node.module)
+            base = (
+                ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
+                if node.level
+                else str(node.module)
+            )
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
@@ -48,7 +67,9 @@ def test_imports_point_one_way(room: str) -> None:
         f"{path.relative_to(ROOT)} imports {name}"
         for path in files
         for name in imported(path)
-        if not name.startswith((*ALLOWED.get(room, ()), *ALLOWED.get(str(path.relative_to(ROOT)), ())))
+        if not name.startswith(
+            (*ALLOWED.get(room, ()), *ALLOWED.get(str(path.relative_to(ROOT)), ()))
+        )
         if any(name == other or name.startswith(f"{other}.") for other in FORBIDDEN[room])
     }
     assert wrong == set()
@@ -56,13 +77,23 @@ def test_imports_point_one_way(room: str) -> None:
 
 def test_wandb_is_imported_where_it_is_asked_for() -> None:
     files = [path for room in FORBIDDEN for path in (ROOT / room).rglob("*.py")]
-    assert {str(path.relative_to(ROOT)) for path in files if any(name.startswith("wandb") for name in imported(path))} == WANDB
+    assert {
+        str(path.relative_to(ROOT))
+        for path in files
+        if any(name.startswith("wandb") for name in imported(path))
+    } == WANDB
 
 
 def test_the_search_sees_imports_of_every_form(tmp_path: Path) -> None:
-    assert {"benchmarks.data", "benchmarks.fleet.Fleet", "methods.registry"} <= set(imported(ROOT / "benchmarks" / "runner.py"))
-    assert {"partition.base", "partition.base.Scheme"} <= set(imported(ROOT / "partition" / "iid.py")), "relative imports"
-    assert "hydra.errors" in set(imported(ROOT / "benchmarks" / "grid.py")) and "benchmarks.runner.run_cell" in set(imported(ROOT / "benchmarks" / "run.py"))
+    assert {"benchmarks.data", "benchmarks.fleet.Fleet", "methods.registry"} <= set(
+        imported(ROOT / "benchmarks" / "runner.py")
+    )
+    assert {"partition.base", "partition.base.Scheme"} <= set(
+        imported(ROOT / "partition" / "iid.py")
+    ), "relative imports"
+    assert "hydra.errors" in set(
+        imported(ROOT / "benchmarks" / "grid.py")
+    ) and "benchmarks.runner.run_cell" in set(imported(ROOT / "benchmarks" / "run.py"))
 
 
 def modules_after(*command: str) -> tuple[str, set[str]]:
@@ -85,6 +116,8 @@ print("IMPORTED", *sys.modules)
 def test_help_lists_every_method_and_does_not_wait_for_torch() -> None:
     shown, modules = modules_after("benchmarks.run", "--help")
     (line,) = (line for line in shown.splitlines() if line.strip().startswith("method="))
-    ours = [info.name for info in registry.list_methods() if info.cls.__module__.startswith("methods.")]
+    ours = [
+        info.name for info in registry.list_methods() if info.cls.__module__.startswith("methods.")
+    ]
     assert line.split("=", 1)[1].replace("|", " ").split() == ours
     assert modules.isdisjoint({"torch", "numpy", "hydra", "sklearn", "rich", "wandb"})

@@ -28,9 +28,25 @@ class Server(ThreadingHTTPServer):
     def run(self, name: str) -> dict[str, Any]:
         """The run as the server knows it."""
         tail = [json.dumps({"_step": self.rows[-1]["_step"], "_runtime": 1})] if self.rows else []
-        texts = {"summaryMetrics": "{}", "config": "{}", "historyTail": json.dumps(tail), "eventsTail": "[]", "wandbConfig": '{"t": 1}'}
+        texts = {
+            "summaryMetrics": "{}",
+            "config": "{}",
+            "historyTail": json.dumps(tail),
+            "eventsTail": "[]",
+            "wandbConfig": '{"t": 1}',
+        }
         counts = {"logLineCount": 0, "eventsLineCount": 0, "historyLineCount": len(self.rows)}
-        return {"id": "UnVu", "name": name, "displayName": name, "description": "", "sweepName": None, "tags": [], "project": PROJECT, **texts, **counts}
+        return {
+            "id": "UnVu",
+            "name": name,
+            "displayName": name,
+            "description": "",
+            "sweepName": None,
+            "tags": [],
+            "project": PROJECT,
+            **texts,
+            **counts,
+        }
 
     def answer(self, operation: str, variables: dict[str, Any]) -> dict[str, Any]:
         name = str(variables.get("name"))
@@ -39,10 +55,25 @@ class Server(ThreadingHTTPServer):
         if operation == "UpsertBucket":
             return {"data": {"upsertBucket": {"bucket": self.run(name), "inserted": not self.rows}}}
         if operation in ("Viewer", "GetDefaultEntity"):
-            return {"data": {"viewer": {"id": "u", "entity": "a-team", "username": "u", "email": "", "flags": "{}", "teams": {"edges": []}}}}
+            return {
+                "data": {
+                    "viewer": {
+                        "id": "u",
+                        "entity": "a-team",
+                        "username": "u",
+                        "email": "",
+                        "flags": "{}",
+                        "teams": {"edges": []},
+                    }
+                }
+            }
         if operation == "UpsertView2":
             self.views.append(variables)
-            return {"data": {"upsertView": {"view": {"id": "v", "name": variables["name"]}, "inserted": True}}}
+            return {
+                "data": {
+                    "upsertView": {"view": {"id": "v", "name": variables["name"]}, "inserted": True}
+                }
+            }
         return {"data": None, "errors": [{"message": f"{operation} is not answered here"}]}
 
 
@@ -63,7 +94,9 @@ class Handler(BaseHTTPRequestHandler):
             self.server.exit_codes += [sent["exitcode"]] if sent.get("complete") else []
             answer: dict[str, Any] = {"exitcode": None, "limits": {}}
         else:
-            operation = sent.get("operationName") or sent.get("query", "").replace("(", " ").split()[1]
+            operation = (
+                sent.get("operationName") or sent.get("query", "").replace("(", " ").split()[1]
+            )
             answer = self.server.answer(operation, sent.get("variables") or {})
         content = json.dumps(answer).encode()
         self.send_response(200)

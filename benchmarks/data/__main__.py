@@ -13,12 +13,21 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; 0 if everything worked, 2 after a mistake of the user, which is shown as one line."""
     data_folder = argparse.ArgumentParser(add_help=False)
     data_folder.add_argument(
-        "--data-dir", type=Path, default=argparse.SUPPRESS, help=f"where the data sets live (now: {default_data_dir()})"
+        "--data-dir",
+        type=Path,
+        default=argparse.SUPPRESS,
+        help=f"where the data sets live (now: {default_data_dir()})",
     )
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.data", description=__doc__, parents=[data_folder])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.data", description=__doc__, parents=[data_folder]
+    )
     commands = parser.add_subparsers(dest="command", title="commands")
-    commands.add_parser("list", parents=[data_folder], help="the data sets and their state (default)")
-    fetcher = commands.add_parser("fetch", parents=[data_folder], help="bring data sets into the data folder")
+    commands.add_parser(
+        "list", parents=[data_folder], help="the data sets and their state (default)"
+    )
+    fetcher = commands.add_parser(
+        "fetch", parents=[data_folder], help="bring data sets into the data folder"
+    )
     fetcher.add_argument("names", nargs="+", metavar="name", help=", ".join(names()))
     fetcher.add_argument("--source", choices=SOURCES, default="auto")
     options = parser.parse_args(arguments)
@@ -71,7 +80,14 @@ def _print_table(data_dir: Path) -> None:
         entry = find(name)
         images = f"{entry.num_train} + {entry.num_test}" if entry.num_train else "any"
         shape = "x".join(map(str, entry.shape)) if entry.shape else "any"
-        table.add_row(name, images, str(entry.num_classes or "any"), shape, status(name, data_dir), entry.origin)
+        table.add_row(
+            name,
+            images,
+            str(entry.num_classes or "any"),
+            shape,
+            status(name, data_dir),
+            entry.origin,
+        )
     Console().print(table)
 
 

@@ -27,7 +27,9 @@ def read(entry: Entry, data_dir: Path) -> Arrays:
         try:
             arrays[part] = np.load(path, allow_pickle=False)
         except (ValueError, EOFError, OSError) as error:
-            raise UserError(f"{path} is damaged ({' '.join(str(error).split())}): run `{command}`") from error
+            raise UserError(
+                f"{path} is damaged ({' '.join(str(error).split())}): run `{command}`"
+            ) from error
     complaint = find_fault(entry, arrays)
     if complaint:
         raise UserError(f"{data_dir / entry.name} is damaged ({complaint}): run `{command}`")

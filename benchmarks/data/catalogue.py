@@ -52,7 +52,9 @@ class Entry:
     def missing(self, data_dir: Path) -> list[Path]:
         """Files and folders without which the data set cannot be read; looks at names only."""
         required = [f"{part}.npy" for part in PARTS] if self.kind == "cached" else self.files
-        return [path for path in (data_dir / self.name / file for file in required) if not path.exists()]
+        return [
+            path for path in (data_dir / self.name / file for file in required) if not path.exists()
+        ]
 
 
 _ENTRIES = (

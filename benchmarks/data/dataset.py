@@ -57,26 +57,40 @@ def load(name: str, data_dir: Path, params: Mapping[str, Any] = {}) -> Dataset:
 def _in_memory(entry: Entry, arrays: cache.Arrays) -> Dataset:
     train = MemoryImages(torch.from_numpy(arrays["train_images"]))
     test = MemoryImages(torch.from_numpy(arrays["test_images"]))
-    return _assemble(entry, (train, arrays["train_labels"]), (test, arrays["test_labels"]), train.tensor)
+    return _assemble(
+        entry, (train, arrays["train_labels"]), (test, arrays["test_labels"]), train.tensor
+    )
 
 
 def _load_folder(entry: Entry, data_dir: Path) -> Dataset:
     missing = entry.missing(data_dir)
     if missing:
-        raise UserError(f"{entry.name}: {missing[0]} is missing; put the data set at {data_dir}/{entry.placement}")
+        raise UserError(
+            f"{entry.name}: {missing[0]} is missing; put the data set at {data_dir}/{entry.placement}"
+        )
     train, test = folders.READERS[entry.name](entry, data_dir / entry.name)
     return _assemble(entry, train, test)
 
 
 def _assemble(
-    entry: Entry, train: tuple[Images, np.ndarray], test: tuple[Images, np.ndarray], pixels: Tensor | None = None
+    entry: Entry,
+    train: tuple[Images, np.ndarray],
+    test: tuple[Images, np.ndarray],
+    pixels: Tensor | None = None,
 ) -> Dataset:
     assert entry.shape and entry.num_classes
     statistics = entry.statistics
     if statistics is None:
         assert pixels is not None
         statistics = channel_statistics(pixels)
-    views = Views(entry.shape, statistics, pad=entry.pad, flip=entry.flip, shrink=entry.shrink, second=entry.second)
+    views = Views(
+        entry.shape,
+        statistics,
+        pad=entry.pad,
+        flip=entry.flip,
+        shrink=entry.shrink,
+        second=entry.second,
+    )
     return Dataset(
         name=entry.name,
         num_classes=entry.num_classes,
@@ -100,7 +114,10 @@ def _read_digits() -> cache.Arrays:
     images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
     labels = bunch.target.astype(np.int64)
     train, test = train_test_split(
-        np.arange(len(labels)), test_size=entry.num_test, stratify=labels, random_state=DIGITS_SPLIT_SEED
+        np.arange(len(labels)),
+        test_size=entry.num_test,
+        stratify=labels,
+        random_state=DIGITS_SPLIT_SEED,
     )
     return {
         "train_images": images[train],
@@ -114,7 +131,11 @@ def _describe_npz(entry: Entry, arrays: cache.Arrays, num_classes: int) -> Entry
     """Colour images are augmented like CIFAR, grey ones like MNIST."""
     _, channels, height, width = arrays["train_images"].shape
     described = replace(entry, num_classes=num_classes, shape=(channels, height, width))
-    return replace(described, pad=4, flip=True) if channels == 3 else replace(described, second="rotation")
+    return (
+        replace(described, pad=4, flip=True)
+        if channels == 3
+        else replace(described, second="rotation")
+    )
 
 
 def channel_statistics(images: Tensor) -> Statistics:
@@ -124,7 +145,10 @@ def channel_statistics(images: Tensor) -> Statistics:
     deviations: list[float] = []
     for channel in range(images.shape[1]):
         # Counting the 256 levels needs no floating-point copy of the data set.
-        share = torch.bincount(images[:, channel].flatten(), minlength=256).double() / images[:, channel].numel()
+        share = (
+            torch.bincount(images[:, channel].flatten(), minlength=256).double()
+            / images[:, channel].numel()
+        )
         mean = float((share * levels).sum())
         means.append(mean)
         deviations.append(float((share * (levels - mean) ** 2).sum().sqrt()) or 1.0)

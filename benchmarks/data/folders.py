@@ -26,7 +26,9 @@ def read_clothing1m(entry: Entry, folder: Path) -> tuple[Split, Split]:
         keys = (folder / keys_file).read_text().split()
         unlabelled = next((key for key in keys if key not in label_of), None)
         if unlabelled is not None:
-            raise UserError(f"{folder / labels_file} has no label for '{unlabelled}', which {keys_file} lists")
+            raise UserError(
+                f"{folder / labels_file} has no label for '{unlabelled}', which {keys_file} lists"
+            )
         if not keys:
             raise UserError(f"{folder / keys_file} lists no image")
         labels = np.array([label_of[key] for key in keys], dtype=np.int64)
@@ -55,7 +57,9 @@ def read_imagenet100(entry: Entry, folder: Path) -> tuple[Split, Split]:
     assert entry.shape and entry.num_classes
     classes = _class_folders(folder / "train")
     if len(classes) != entry.num_classes:
-        raise UserError(f"{folder / 'train'} has {len(classes)} class folders, expected {entry.num_classes}")
+        raise UserError(
+            f"{folder / 'train'} has {len(classes)} class folders, expected {entry.num_classes}"
+        )
     if _class_folders(folder / "val") != classes:
         raise UserError(f"{folder / 'val'} must have the same class folders as {folder / 'train'}")
     splits: list[Split] = []
@@ -64,7 +68,9 @@ def read_imagenet100(entry: Entry, folder: Path) -> tuple[Split, Split]:
         labels: list[int] = []
         for label, name in enumerate(classes):
             found = sorted(
-                file.name for file in (folder / part / name).iterdir() if file.suffix.lower() in (".jpeg", ".jpg")
+                file.name
+                for file in (folder / part / name).iterdir()
+                if file.suffix.lower() in (".jpeg", ".jpg")
             )
             if not found:
                 raise UserError(f"{folder / part / name} has no .JPEG image")

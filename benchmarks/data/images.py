@@ -52,7 +52,9 @@ class FileImages:
 
     in_memory = False
 
-    def __init__(self, root: Path, paths: Sequence[str], shape: Shape, side: int, keep_aspect: bool) -> None:
+    def __init__(
+        self, root: Path, paths: Sequence[str], shape: Shape, side: int, keep_aspect: bool
+    ) -> None:
         self.root = root
         # One block of bytes instead of a million strings: worker processes then share its memory.
         self._paths = np.array([os.fsencode(path) for path in paths])

@@ -19,7 +19,16 @@ from benchmarks.torchvision_import import torchvision
 functional = torchvision.transforms.v2.functional
 
 FILL = 128.0
-SIGNED = ("ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness", "Color", "Contrast", "Sharpness")
+SIGNED = (
+    "ShearY",
+    "TranslateX",
+    "TranslateY",
+    "Rotate",
+    "Brightness",
+    "Color",
+    "Contrast",
+    "Sharpness",
+)
 
 # operation, probability, magnitude 0..9 | the same for the second operation
 POLICY_TABLE = """
@@ -56,14 +65,23 @@ def _parse(cell: str) -> tuple[str, float, int]:
     return operation, float(probability), int(magnitude)
 
 
-SUB_POLICIES = [tuple(_parse(cell) for cell in line.split("|")) for line in POLICY_TABLE.strip().splitlines()]
+SUB_POLICIES = [
+    tuple(_parse(cell) for cell in line.split("|")) for line in POLICY_TABLE.strip().splitlines()
+]
 
 # Each distinct (operation, signed magnitude) has a number: twice its position here, plus one for the negative sign.
-_STEPS = sorted({(operation, magnitude) for pair in SUB_POLICIES for operation, _, magnitude in pair})
-_STEP_OF = torch.tensor(
-    [[_STEPS.index((operation, magnitude)) for operation, _, magnitude in pair] for pair in SUB_POLICIES]
+_STEPS = sorted(
+    {(operation, magnitude) for pair in SUB_POLICIES for operation, _, magnitude in pair}
 )
-_PROBABILITY_OF = torch.tensor([[probability for _, probability, _ in pair] for pair in SUB_POLICIES])
+_STEP_OF = torch.tensor(
+    [
+        [_STEPS.index((operation, magnitude)) for operation, _, magnitude in pair]
+        for pair in SUB_POLICIES
+    ]
+)
+_PROBABILITY_OF = torch.tensor(
+    [[probability for _, probability, _ in pair] for pair in SUB_POLICIES]
+)
 _IS_SIGNED = torch.tensor([operation in SIGNED for operation, _ in _STEPS])
 
 
@@ -71,7 +89,9 @@ def apply_policy(images: Tensor, generator: Generator) -> Tensor:
     """Augment uint8 images (n, C, H, W), each by a sub-policy of its own."""
     count, device = len(images), generator.device
     chosen = torch.randint(len(SUB_POLICIES), (count,), generator=generator, device=device).cpu()
-    applied = torch.rand((count, 2), generator=generator, device=device).cpu() < _PROBABILITY_OF[chosen]
+    applied = (
+        torch.rand((count, 2), generator=generator, device=device).cpu() < _PROBABILITY_OF[chosen]
+    )
     negative = torch.rand((count, 2), generator=generator, device=device).cpu() < 0.5
     steps = _STEP_OF[chosen]
     codes = torch.where(applied, 2 * steps + (negative & _IS_SIGNED[steps]), -1)
@@ -81,11 +101,15 @@ def apply_policy(images: Tensor, generator: Generator) -> Tensor:
             if code >= 0:
                 operation, magnitude = _STEPS[code // 2]
                 members = (column == code).nonzero().squeeze(1).to(images.device)
-                images[members] = apply_operation(images[members], operation, magnitude, negative=code % 2 == 1)
+                images[members] = apply_operation(
+                    images[members], operation, magnitude, negative=code % 2 == 1
+                )
     return images
 
 
-def apply_operation(images: Tensor, operation: str, magnitude: int, negative: bool = False) -> Tensor:
+def apply_operation(
+    images: Tensor, operation: str, magnitude: int, negative: bool = False
+) -> Tensor:
     """One operation of the policy on uint8 images; a magnitude of 9 is the end of the operation's range."""
     strength = magnitude / 9
     signed = -strength if negative else strength
@@ -93,11 +117,17 @@ def apply_operation(images: Tensor, operation: str, magnitude: int, negative: bo
     match operation:
         case "ShearY":
             degrees = math.degrees(math.atan(0.3 * signed))
-            return functional.affine(images, 0.0, [0, 0], 1.0, [0.0, degrees], fill=FILL, center=[0.0, 0.0])
+            return functional.affine(
+                images, 0.0, [0, 0], 1.0, [0.0, degrees], fill=FILL, center=[0.0, 0.0]
+            )
         case "TranslateX":
-            return functional.affine(images, 0.0, [int(150 / 331 * width * signed), 0], 1.0, [0.0, 0.0], fill=FILL)
+            return functional.affine(
+                images, 0.0, [int(150 / 331 * width * signed), 0], 1.0, [0.0, 0.0], fill=FILL
+            )
         case "TranslateY":
-            return functional.affine(images, 0.0, [0, int(150 / 331 * height * signed)], 1.0, [0.0, 0.0], fill=FILL)
+            return functional.affine(
+                images, 0.0, [0, int(150 / 331 * height * signed)], 1.0, [0.0, 0.0], fill=FILL
+            )
         case "Rotate":
             return functional.rotate(images, 30 * signed, fill=FILL)
         case "Brightness":

@@ -21,13 +21,17 @@ JITTER_STRENGTH = (0.8, 0.8, 0.8, 0.2)
 GREYSCALE_PROBABILITY = 0.2
 
 
-def second_view(images: Tensor, kind: Literal["rotation", "colour"], generator: Generator) -> Tensor:
+def second_view(
+    images: Tensor, kind: Literal["rotation", "colour"], generator: Generator
+) -> Tensor:
     """Augment float images in [0, 1]."""
     if kind == "rotation":
         (draw,) = torch.rand(1, generator=generator, device=generator.device).tolist()
         return functional.rotate(images, (2 * draw - 1) * ROTATION_DEGREES)
     # Everything is drawn, used or not: the draws that follow do not depend on the outcome of a coin.
-    flip, jitter, greyscale, *amounts = torch.rand(7, generator=generator, device=generator.device).tolist()
+    flip, jitter, greyscale, *amounts = torch.rand(
+        7, generator=generator, device=generator.device
+    ).tolist()
     order = torch.randperm(4, generator=generator, device=generator.device).tolist()
     if flip < FLIP_PROBABILITY:
         images = images.flip(-1)

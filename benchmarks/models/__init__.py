@@ -18,7 +18,8 @@ from benchmarks.models.vgg import VGG11_INFO
 __all__ = ["MODELS", "build", "check", "names"]
 
 MODELS: dict[str, ModelInfo] = {
-    info.name: info for info in (CNN9_INFO, DIGITS_CNN, LENET5, MLP_INFO, RESNET18, RESNET34, RESNET50, VGG11_INFO)
+    info.name: info
+    for info in (CNN9_INFO, DIGITS_CNN, LENET5, MLP_INFO, RESNET18, RESNET34, RESNET50, VGG11_INFO)
 }
 
 
@@ -36,7 +37,9 @@ def check(name: str, shape: Shape, params: Mapping[str, Any]) -> None:
             legal = ", ".join(info.params) or "none"
             raise UserError(f"model {name}: parameter {key!r} is unknown; legal: {legal}")
         if not info.params[key].accepts(value):
-            raise UserError(f"model {name}: {key}={value!r} is illegal; legal: {info.params[key].legal}")
+            raise UserError(
+                f"model {name}: {key}={value!r} is illegal; legal: {info.params[key].legal}"
+            )
     if not fits(info, shape):
         others = ", ".join(other for other in names() if fits(MODELS[other], shape))
         size = "x".join(map(str, shape))

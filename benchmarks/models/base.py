@@ -29,7 +29,16 @@ class BatchNorm(nn.BatchNorm2d):
 
     def forward(self, images: Tensor) -> Tensor:
         if self.training and images.numel() == images.shape[1]:
-            return F.batch_norm(images, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+            return F.batch_norm(
+                images,
+                self.running_mean,
+                self.running_var,
+                self.weight,
+                self.bias,
+                False,
+                0.0,
+                self.eps,
+            )
         return super().forward(images)
 
 
@@ -48,7 +57,9 @@ def flag(default: bool) -> Parameter:
 
 def choice(default: str, *others: str) -> Parameter:
     values = (default, *others)
-    return Parameter(default, ", ".join(values), lambda value: isinstance(value, str) and value in values)
+    return Parameter(
+        default, ", ".join(values), lambda value: isinstance(value, str) and value in values
+    )
 
 
 def widths(*default: int) -> Parameter:
@@ -56,14 +67,21 @@ def widths(*default: int) -> Parameter:
         return (
             isinstance(value, Sequence)
             and not isinstance(value, str)
-            and all(isinstance(width, int) and not isinstance(width, bool) and width > 0 for width in value)
+            and all(
+                isinstance(width, int) and not isinstance(width, bool) and width > 0
+                for width in value
+            )
         )
 
     return Parameter(default, "a list of positive integers", accepts)
 
 
 def optional_path() -> Parameter:
-    return Parameter(None, "null or the path of a file", lambda value: value is None or isinstance(value, (str, Path)))
+    return Parameter(
+        None,
+        "null or the path of a file",
+        lambda value: value is None or isinstance(value, (str, Path)),
+    )
 
 
 def nothing_more(shape: Shape, params: Mapping[str, Any]) -> None:

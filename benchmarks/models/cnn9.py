@@ -6,7 +6,11 @@ from torch import Tensor, nn
 from benchmarks.models.base import BatchNorm, ModelInfo, Network, Shape, flag
 
 # (output channels, padding) of the three convolutions of each block
-BLOCKS = (((128, 1), (128, 1), (128, 1)), ((256, 1), (256, 1), (256, 1)), ((512, 0), (256, 0), (128, 0)))
+BLOCKS = (
+    ((128, 1), (128, 1), (128, 1)),
+    ((256, 1), (256, 1), (256, 1)),
+    ((512, 0), (256, 0), (128, 0)),
+)
 
 
 class CNN9(Network):
@@ -47,5 +51,9 @@ class CNN9(Network):
 
 
 CNN9_INFO = ModelInfo(
-    "cnn9", CNN9, smallest=28, summary="9-layer CNN (Co-teaching, LSG)", params={"dropout_in_eval": flag(False)}
+    "cnn9",
+    CNN9,
+    smallest=28,
+    summary="9-layer CNN (Co-teaching, LSG)",
+    params={"dropout_in_eval": flag(False)},
 )

@@ -26,4 +26,6 @@ class DigitsCNN(Network):
         return F.relu(self.fc(hidden.flatten(1)))
 
 
-DIGITS_CNN = ModelInfo("digits_cnn", DigitsCNN, smallest=8, summary="small CNN for 8x8 digits, trains in seconds")
+DIGITS_CNN = ModelInfo(
+    "digits_cnn", DigitsCNN, smallest=8, summary="small CNN for 8x8 digits, trains in seconds"
+)

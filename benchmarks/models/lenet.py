@@ -36,4 +36,9 @@ def side_after_pools(side: int) -> int:
     return ((side - 4) // 2 - 4) // 2
 
 
-LENET5 = ModelInfo("lenet5", LeNet5, smallest=16, summary="LeNet-5, ReLU and max-pooling (FedCorr, LeNet experiments)")
+LENET5 = ModelInfo(
+    "lenet5",
+    LeNet5,
+    smallest=16,
+    summary="LeNet-5, ReLU and max-pooling (FedCorr, LeNet experiments)",
+)

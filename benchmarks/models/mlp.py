@@ -16,7 +16,9 @@ class MLP(Network):
     def __init__(self, num_classes: int, shape: Shape, hidden: Sequence[int]) -> None:
         super().__init__()
         sizes = [prod(shape), *hidden]
-        self.layers = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(sizes))
+        self.layers = nn.ModuleList(
+            nn.Linear(inputs, outputs) for inputs, outputs in pairwise(sizes)
+        )
         self.feature_dim = sizes[-1]
         self.head = nn.Linear(self.feature_dim, num_classes)
 
@@ -28,5 +30,9 @@ class MLP(Network):
 
 
 MLP_INFO = ModelInfo(
-    "mlp", MLP, smallest=1, summary="perceptron with ReLU on flattened images", params={"hidden": widths(512, 512)}
+    "mlp",
+    MLP,
+    smallest=1,
+    summary="perceptron with ReLU on flattened images",
+    params={"hidden": widths(512, 512)},
 )

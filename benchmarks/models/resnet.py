@@ -85,7 +85,9 @@ class ResNet(Network):
     ) -> None:
         super().__init__()
         self.imagenet_stem = stem == "imagenet"
-        self.conv1 = convolution(shape[0], 64, 7, 2) if self.imagenet_stem else convolution(shape[0], 64, 3)
+        self.conv1 = (
+            convolution(shape[0], 64, 7, 2) if self.imagenet_stem else convolution(shape[0], 64, 3)
+        )
         self.bn1 = BatchNorm(64)
         inputs = 64
         stages = []
@@ -110,7 +112,9 @@ class ResNet(Network):
         return self.layer4(self.layer3(self.layer2(self.layer1(maps)))).mean((2, 3))
 
 
-def resnet50(num_classes: int, shape: Shape, pretrained: bool, weights_path: str | Path | None) -> ResNet:
+def resnet50(
+    num_classes: int, shape: Shape, pretrained: bool, weights_path: str | Path | None
+) -> ResNet:
     network = ResNet(Bottleneck, (3, 4, 6, 3), num_classes, shape, stem="imagenet")
     if pretrained:
         load_all_but_head(network, pretrained_path(weights_path))
@@ -119,7 +123,11 @@ def resnet50(num_classes: int, shape: Shape, pretrained: bool, weights_path: str
 
 def pretrained_path(weights_path: str | Path | None) -> Path:
     """The file asked for, or the place where torchvision keeps its downloads."""
-    return Path(weights_path) if weights_path else Path(torch.hub.get_dir()) / "checkpoints" / PRETRAINED_FILE
+    return (
+        Path(weights_path)
+        if weights_path
+        else Path(torch.hub.get_dir()) / "checkpoints" / PRETRAINED_FILE
+    )
 
 
 def load_all_but_head(network: ResNet, path: Path) -> None:
@@ -131,7 +139,9 @@ def load_all_but_head(network: ResNet, path: Path) -> None:
         network.load_state_dict(body | fresh_head)
     except Exception as error:
         reason = " ".join(str(error).split())[:200]  # torch lists every key on a line of its own
-        raise UserError(f"model resnet50: {path} does not hold torchvision's ResNet-50 weights ({reason})") from error
+        raise UserError(
+            f"model resnet50: {path} does not hold torchvision's ResNet-50 weights ({reason})"
+        ) from error
 
 
 def check_pretrained(shape: Shape, params: Mapping[str, Any]) -> None:

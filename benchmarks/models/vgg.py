@@ -44,4 +44,6 @@ class VGG11(Network):
         return F.dropout(F.relu(self.fc2(hidden)), 0.5, self.training)
 
 
-VGG11_INFO = ModelInfo("vgg11", VGG11, smallest=32, summary="VGG-11 without batch normalisation (FedCorr, Table 10)")
+VGG11_INFO = ModelInfo(
+    "vgg11", VGG11, smallest=32, summary="VGG-11 without batch normalisation (FedCorr, Table 10)"
+)

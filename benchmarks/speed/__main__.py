@@ -52,10 +52,14 @@ def measure(arguments: Sequence[str]) -> int:
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if not equals or key not in DEFAULTS:
-            raise UserError(f"{argument!r} is not legal; legal: {', '.join(f'{name}=' for name in DEFAULTS)}")
+            raise UserError(
+                f"{argument!r} is not legal; legal: {', '.join(f'{name}=' for name in DEFAULTS)}"
+            )
         options[key] = value
     if not options["repeats"].isdecimal() or int(options["repeats"]) < 1:
-        raise UserError(f"repeats={options['repeats']} is not legal; legal: a whole number, at least 1")
+        raise UserError(
+            f"repeats={options['repeats']} is not legal; legal: a whole number, at least 1"
+        )
     chosen = list(PARTS) if options["parts"] == "all" else options["parts"].split(",")
     for name in chosen:
         if name not in PARTS:
@@ -74,7 +78,9 @@ def measure(arguments: Sequence[str]) -> int:
         results[name] = PARTS[name](int(options["repeats"]), partial(say, name))
         say(name, f"took {time.monotonic() - started:.0f} s")
         ordered = {part: results[part] for part in PARTS if part in results}
-        write_json(path, {"cores": len(os.sched_getaffinity(0)), "versions": versions(), "parts": ordered})
+        write_json(
+            path, {"cores": len(os.sched_getaffinity(0)), "versions": versions(), "parts": ordered}
+        )
     for table in tables({part: results[part] for part in chosen}):
         console.print(table)
     for picture in draw(results, folder):

@@ -17,7 +17,9 @@ from methods.network import Network, Pure
 
 UNROLLED = 5  # compiled steps per call
 
-Step = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # weights, momentum, images, labels -> weights, momentum
+Step = Callable[
+    [Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]
+]  # weights, momentum, images, labels -> weights, momentum
 
 
 class BareFederation:
@@ -51,7 +53,9 @@ class BareFederation:
         self.workers = []
         for _ in range(processes):
             here, there = context.Pipe()
-            self.workers.append(context.Process(target=self._serve, args=(there, threads), daemon=True))
+            self.workers.append(
+                context.Process(target=self._serve, args=(there, threads), daemon=True)
+            )
             self.workers[-1].start()
             there.close()
             self.pipes.append(here)
@@ -71,12 +75,16 @@ class BareFederation:
         share = -(-count // len(self.pipes))
         for number, pipe in enumerate(self.pipes):
             pipe.send_bytes(b"test")
-            pipe.send((self.vector.numpy(), number * share, min((number + 1) * share, count), batch_size))
+            pipe.send(
+                (self.vector.numpy(), number * share, min((number + 1) * share, count), batch_size)
+            )
         return sum(pipe.recv() for pipe in self.pipes) / count
 
     def close(self) -> None:
         for pipe in self.pipes:
-            pipe.send_bytes(b"stop")  # other federations' processes hold copies of the pipe, so closing it would not be noticed
+            pipe.send_bytes(
+                b"stop"
+            )  # other federations' processes hold copies of the pipe, so closing it would not be noticed
             pipe.close()
         for worker in self.workers:
             worker.join()
@@ -90,7 +98,11 @@ class BareFederation:
             task = pipe.recv_bytes()
             if task == b"stop":
                 return
-            pipe.send(self._train(net, *pipe.recv()) if task == b"train" else self._test(net, *pipe.recv()))
+            pipe.send(
+                self._train(net, *pipe.recv())
+                if task == b"train"
+                else self._test(net, *pipe.recv())
+            )
 
     def _train(self, net: Network, vector: Any, clients: Sequence[int]) -> Any:
         start, total = torch.from_numpy(vector), torch.zeros_like(net.vector)
@@ -101,8 +113,15 @@ class BareFederation:
             momentum = torch.zeros_like(net.weights)
             for _ in range(self.epochs):
                 order = index[torch.randperm(len(index))]
-                x, y = self.dataset.views(self.dataset.train.fetch(order), "train", torch.default_generator), self.labels[order]
-                self._epoch(net, momentum, x, y) if self.step is None else self._compiled_epoch(net, momentum, x, y)
+                x, y = (
+                    self.dataset.views(
+                        self.dataset.train.fetch(order), "train", torch.default_generator
+                    ),
+                    self.labels[order],
+                )
+                self._epoch(net, momentum, x, y) if self.step is None else self._compiled_epoch(
+                    net, momentum, x, y
+                )
             total += net.vector
         return total.numpy()
 
@@ -123,13 +142,20 @@ class BareFederation:
             momentum.copy_(speed)
 
     def _compile(self, module: nn.Module) -> Step:
-        pure, batch_size, lr, factor = Pure(module, "forward"), self.batch_size, self.lr, self.momentum
+        pure, batch_size, lr, factor = (
+            Pure(module, "forward"),
+            self.batch_size,
+            self.lr,
+            self.momentum,
+        )
         nothing = torch.zeros(0)
 
         def loss(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
             return F.cross_entropy(pure.run(weights, nothing, x)[0], y)
 
-        def steps(weights: Tensor, momentum: Tensor, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        def steps(
+            weights: Tensor, momentum: Tensor, images: Tensor, labels: Tensor
+        ) -> tuple[Tensor, Tensor]:
             for x, y in zip(images.split(batch_size), labels.split(batch_size), strict=True):
                 momentum = factor * momentum + torch.func.grad(loss)(weights, x, y)
                 weights = weights - lr * momentum
@@ -139,7 +165,12 @@ class BareFederation:
         with torch.no_grad():
             weights = torch.zeros(sum(p.numel() for p in module.parameters()))
             count = UNROLLED * batch_size
-            step(weights, weights.clone(), torch.zeros(count, *self.dataset.shape), torch.zeros(count, dtype=torch.int64))
+            step(
+                weights,
+                weights.clone(),
+                torch.zeros(count, *self.dataset.shape),
+                torch.zeros(count, dtype=torch.int64),
+            )
         return step
 
     @torch.no_grad()

@@ -8,7 +8,11 @@ import numpy as np
 
 
 def take_turns(
-    candidates: Mapping[str, Callable[[], Any]], baseline: str, repeats: int, tell: Callable[[str], None], warm_up: bool = True
+    candidates: Mapping[str, Callable[[], Any]],
+    baseline: str,
+    repeats: int,
+    tell: Callable[[str], None],
+    warm_up: bool = True,
 ) -> dict[str, dict[str, float]]:
     """Seconds and ratio to the baseline for each candidate: medians and quartiles over the turns. One turn more, to warm up, is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
@@ -26,5 +30,10 @@ def take_turns(
 
 def summary(seconds: np.ndarray, baseline: np.ndarray) -> dict[str, float]:
     low, ratio, high = np.quantile(seconds / baseline, (0.25, 0.5, 0.75))
-    rounded = {"seconds": float(np.median(seconds)), "ratio": float(ratio), "ratio_low": float(low), "ratio_high": float(high)}
+    rounded = {
+        "seconds": float(np.median(seconds)),
+        "ratio": float(ratio),
+        "ratio_low": float(low),
+        "ratio_high": float(high),
+    }
     return {key: round(value, 4) for key, value in rounded.items()}

@@ -46,7 +46,9 @@ def reference_data() -> tuple[RunConfig, Dataset, scene.Scene]:
 
 
 def build_module(config: RunConfig, dataset: Dataset) -> Any:
-    return lambda: models.build(config.model.name, dataset.num_classes, dataset.shape, config.model.params)
+    return lambda: models.build(
+        config.model.name, dataset.num_classes, dataset.shape, config.model.params
+    )
 
 
 @contextmanager
@@ -77,4 +79,8 @@ def play(run: Run, rounds: int | None = None) -> None:
 def straightness(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
     """Slope and offset of the least-squares line, and the largest distance from it as a share of the largest value."""
     slope, offset = np.polyfit(x, y, 1)
-    return float(slope), float(offset), float(np.max(np.abs(np.asarray(y) - (slope * np.asarray(x) + offset))) / np.max(y))
+    return (
+        float(slope),
+        float(offset),
+        float(np.max(np.abs(np.asarray(y) - (slope * np.asarray(x) + offset))) / np.max(y)),
+    )

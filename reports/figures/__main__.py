@@ -56,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def draw(options: dict[str, str]) -> int:
     """Draw what the options ask for and the records allow; say what was written and what could not be drawn."""
-    chosen = [cli.choice("figure", name, ("all", *FIGURES)) for name in options["figure"].split(",")]
+    chosen = [
+        cli.choice("figure", name, ("all", *FIGURES)) for name in options["figure"].split(",")
+    ]
     scale = cli.choice("scale", options["scale"], ("all", *SCALES))
     folders = cli.folders(options["runs"])
     runs = load(folders)

@@ -45,20 +45,32 @@ NOISE = (
 def combined(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 4: best accuracy of other methods alone, and with FedCorr's first two stages before them."""
     groups = [combinations(group) for group in by_setting(rows_of(frame), NOISE).values()]
-    shown = sorted((group for group in groups if group), key=lambda group: -sum(map(len, group.values())))[:2]
+    shown = sorted(
+        (group for group in groups if group), key=lambda group: -sum(map(len, group.values()))
+    )[:2]
     if not shown:
-        raise UserError("not drawn: no setting has runs of a method and of fedcorr with method.final naming it")
+        raise UserError(
+            "not drawn: no setting has runs of a method and of fedcorr with method.final naming it"
+        )
     figure, axes = style.grid_of(len(shown), 3.0)
     for axis, group in zip(axes, shown, strict=True):
         ticks = sorted({levels(row, "noise") for rows in group.values() for row in rows})
         finals = sorted({final for final, _ in group})
         for (final, alone), rows in sorted(group.items()):
             number = finals.index(final)
-            shift = 0.08 * (number - (len(finals) - 1) / 2)  # side by side, so that whiskers do not hide each other
-            look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": ":" if alone else "-"}
+            shift = 0.08 * (
+                number - (len(finals) - 1) / 2
+            )  # side by side, so that whiskers do not hide each other
+            look = {
+                "color": style.COLOURS[number],
+                "marker": style.MARKERS[number],
+                "linestyle": ":" if alone else "-",
+            }
             label = f"{final} alone" if alone else f"fedcorr, then {final}"
             points = [(ticks.index(levels(row, "noise")) + shift, row) for row in rows]
-            _points(axis, points, label, markerfacecolor="white" if alone else look["color"], **look)
+            _points(
+                axis, points, label, markerfacecolor="white" if alone else look["color"], **look
+            )
         axis.set_xticks(range(len(ticks)), [tick.replace(", ", "\n") for tick in ticks])
         axis.set(xlim=(-0.5, len(ticks) - 0.5), xlabel="noise", ylabel=f"best {ACCURACY}")
         axis.set_title(caption(next(iter(group.values()))[0], "dataset", "model", "partition"))
@@ -84,16 +96,22 @@ def combinations(rows: Sequence[Row]) -> dict[tuple[str, bool], list[Row]]:
 def stages(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 9: accuracy against communication for FedCorr, its ablations and others; stages are marked."""
     rows = _with_curves(rows_of(frame), notes)
-    first = nearest(some([row for row in rows if row["method.name"] == "fedcorr"], "of fedcorr with curve.csv"))
+    first = nearest(
+        some([row for row in rows if row["method.name"] == "fedcorr"], "of fedcorr with curve.csv")
+    )
     group = next(group for group in by_setting(rows).values() if first in group)
     # The stages of the run that has most of them: ablations lack some.
     marked = max(
-        (row for row in group if row["method.name"] == "fedcorr"), key=lambda row: len(stage_ends(row["curve"]))
+        (row for row in group if row["method.name"] == "fedcorr"),
+        key=lambda row: len(stage_ends(row["curve"])),
     )
     figure, axes = style.grid_of(1, 4.0)
     labels = set(variants(group))
     _curves(
-        axes[0], group, sorted(labels, key=lambda label: (label.split()[0] not in ("fedcorr", "fedavg"), label)), notes
+        axes[0],
+        group,
+        sorted(labels, key=lambda label: (label.split()[0] not in ("fedcorr", "fedavg"), label)),
+        notes,
     )
     start = 0
     for stage, end in stage_ends(marked["curve"]):
@@ -122,14 +140,23 @@ def distillation_weight(frame: pd.DataFrame, notes: list[str]) -> Figure:
         lines: dict[str, list[Row]] = {}
         for row in commonest(group, ["method.lambda_"]):
             lines.setdefault(section_label(row, "noise"), []).append(row)
-        kept = {label: rows for label, rows in lines.items() if len({row["method.lambda_"] for row in rows}) > 1}
+        kept = {
+            label: rows
+            for label, rows in lines.items()
+            if len({row["method.lambda_"] for row in rows}) > 1
+        }
         groups += [kept] if kept else []
     if not groups:
         raise UserError("not drawn: no setting has runs of lsg with two values of method.lambda_")
     figure, axes = style.grid_of(min(len(groups), PANELS), 2.8)
     for axis, lines in zip(axes, groups, strict=False):
         for number, (label, rows) in enumerate(sorted(lines.items())):
-            _points(axis, [(float(row["method.lambda_"]), row) for row in rows], label, **style.line(number, 1))
+            _points(
+                axis,
+                [(float(row["method.lambda_"]), row) for row in rows],
+                label,
+                **style.line(number, 1),
+            )
         axis.set(xlabel="weight λ of the distillation", ylabel=f"best {ACCURACY}")
         axis.set_title(caption(next(iter(lines.values()))[0], "dataset", "model", "partition"))
     style.legend_below(figure, axes)
@@ -139,12 +166,17 @@ def distillation_weight(frame: pd.DataFrame, notes: list[str]) -> Figure:
 def curves(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """Accuracy against communication in every setting with several methods, mean and standard deviation over seeds."""
     groups = [
-        group for group in by_setting(_with_curves(rows_of(frame), notes)).values() if len(set(variants(group))) > 1
+        group
+        for group in by_setting(_with_curves(rows_of(frame), notes)).values()
+        if len(set(variants(group))) > 1
     ]
     if not groups:
         raise UserError("not drawn: no setting has two methods with curve.csv")
     groups.sort(
-        key=lambda group: (-len(set(variants(group))), caption(group[0], "dataset", "model", "partition", "noise"))
+        key=lambda group: (
+            -len(set(variants(group))),
+            caption(group[0], "dataset", "model", "partition", "noise"),
+        )
     )
     notes += [
         f"no room for {caption(group[0], 'dataset', 'model', 'partition', 'noise')}; pick with KEY=VALUE"
@@ -176,7 +208,9 @@ def critical_difference(frame: pd.DataFrame, notes: list[str]) -> Figure:
             cells.setdefault(setting, {})[name] = [float(row["summary.best"]) for row in kept]
     found = ranks(cells)
     if found is None or found.ranking.critical_difference is None:
-        raise UserError("not drawn: ranks need two methods with two settings in common, and a difference between them")
+        raise UserError(
+            "not drawn: ranks need two methods with two settings in common, and a difference between them"
+        )
     if found.dropped:
         notes.append(f"too few settings in common with the others: {', '.join(found.dropped)}")
     return _rank_diagram(found)
@@ -186,7 +220,9 @@ def _rank_diagram(found: Ranks) -> Figure:
     """Ranks on a line, the best on the left, with labels below on either side."""
     count, apart = len(found.methods), found.ranking.critical_difference or 0.0
     half = (count + 1) // 2
-    figure = Figure(figsize=(style.WIDTH, 1.5 + 0.2 * half + 0.1 * len(found.cliques)), layout="constrained")
+    figure = Figure(
+        figsize=(style.WIDTH, 1.5 + 0.2 * half + 0.1 * len(found.cliques)), layout="constrained"
+    )
     axis = figure.subplots()
     first_label = -0.55 - 0.3 * len(found.cliques)
     axis.hlines(0, 1, count, color=style.BLACK)
@@ -207,7 +243,13 @@ def _rank_diagram(found: Ranks) -> Figure:
         axis.plot(ends, [-0.3 - 0.3 * number] * 2, color=style.RED, linewidth=3)
     axis.plot([1, 1 + apart], [1.2, 1.2], color=style.BLACK, marker="|")
     chi_square = f"Friedman p = {found.ranking.p:.2g} over {found.ranking.cells} settings"
-    axis.text(1, 1.4, f"critical difference at {LEVEL:g}: {apart:.2f}; {chi_square}", ha="left", va="bottom")
+    axis.text(
+        1,
+        1.4,
+        f"critical difference at {LEVEL:g}: {apart:.2f}; {chi_square}",
+        ha="left",
+        va="bottom",
+    )
     axis.set(xlim=(1 - 0.45 * width, 1 + 1.45 * width), ylim=(first_label - 0.5 * half, 2.0))
     axis.axis("off")
     return figure
@@ -230,7 +272,9 @@ def _curves(axis: Axes, rows: Sequence[Row], order: Sequence[str], notes: list[s
         lines.setdefault(label, []).append(row)
     ordered = sorted(lines, key=order.index)
     if ordered[LINES:]:
-        notes.append(f"no room for {', '.join(ordered[LINES:])}; pick with method.name=NAME,... or method.KEY=VALUE")
+        notes.append(
+            f"no room for {', '.join(ordered[LINES:])}; pick with method.name=NAME,... or method.KEY=VALUE"
+        )
     for label in ordered[:LINES]:
         drawn = band([row["curve"] for row in lines[label]])
         look = style.line(order.index(label), len(drawn.x))
@@ -242,5 +286,7 @@ def _curves(axis: Axes, rows: Sequence[Row], order: Sequence[str], notes: list[s
 
 def _points(axis: Axes, points: Iterable[tuple[float, Row]], label: str, **look: Any) -> None:
     """Means over seeds at some places, with whiskers of one standard deviation."""
-    x, centre, spread = over_seeds((place, 100 * float(row["summary.best"])) for place, row in points)
+    x, centre, spread = over_seeds(
+        (place, 100 * float(row["summary.best"])) for place, row in points
+    )
     axis.errorbar(x, centre, yerr=spread, capsize=2, label=label, **look)

@@ -12,7 +12,13 @@ from benchmarks.errors import UserError
 from benchmarks.record import read_record
 from reports.figures import style
 from reports.figures.detection import CUMULATIVE, density
-from reports.figures.extract import iterations, partition_counts, read_journal, read_scene, transition_shares
+from reports.figures.extract import (
+    iterations,
+    partition_counts,
+    read_journal,
+    read_scene,
+    transition_shares,
+)
 from reports.figures.scenes import bubbles, colour_bar, heat_map
 
 
@@ -20,7 +26,11 @@ def pictures(folder: Path) -> dict[str, bytes]:
     """As PNG, those for which the run left something to draw."""
     drawn = {}
     with style.styled():
-        for name, draw in (("partition", partition), ("lid_mixture", lid_mixture), ("confusion", confusion)):
+        for name, draw in (
+            ("partition", partition),
+            ("lid_mixture", lid_mixture),
+            ("confusion", confusion),
+        ):
             try:
                 figure = draw(folder)
             except UserError:  # a file is missing or damaged
@@ -37,7 +47,9 @@ def partition(folder: Path) -> Figure:
     scene = read_scene(folder)
     figure, axes = style.panels(2, 1, 2.0, sharex=True, height_ratios=(2, 1))
     bubbles(axes[0, 0], partition_counts(scene))
-    axes[1, 0].bar(np.arange(len(scene["client_rate"])), 100 * scene["client_rate"], color=style.RED, width=0.8)
+    axes[1, 0].bar(
+        np.arange(len(scene["client_rate"])), 100 * scene["client_rate"], color=style.RED, width=0.8
+    )
     axes[1, 0].set(xlabel="client", ylabel="wrong labels, %", ylim=(0, 100))
     return figure
 
@@ -48,7 +60,9 @@ def lid_mixture(folder: Path) -> Figure | None:
     if not ends:
         return None
     figure, axes = style.panels(1, 1, 2.6)
-    density(axes[0, 0], np.asarray(ends[-1]["cumulative_lid"]), ends[-1]["mixture"], read_scene(folder))
+    density(
+        axes[0, 0], np.asarray(ends[-1]["cumulative_lid"]), ends[-1]["mixture"], read_scene(folder)
+    )
     axes[0, 0].set(xlabel=CUMULATIVE, ylabel="density", title=f"iteration {ends[-1]['iteration']}")
     style.legend_below(figure, [axes[0, 0]])
     return figure

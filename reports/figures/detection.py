@@ -46,7 +46,8 @@ def lid_scores(frame: pd.DataFrame, notes: list[str]) -> Figure:
     axes[0, 0].set_ylabel("density")
     axes[1, 0].set_ylabel(RATE)
     figure.suptitle(
-        f"{caption(row, 'dataset', 'model', 'partition', 'noise')}; iteration {last['iteration']}", fontsize=9
+        f"{caption(row, 'dataset', 'model', 'partition', 'noise')}; iteration {last['iteration']}",
+        fontsize=9,
     )
     style.legend_below(figure, list(axes.flat))
     return figure
@@ -60,7 +61,9 @@ def lid_by_model(frame: pd.DataFrame, notes: list[str]) -> Figure:
     for row in sorted(rows, key=nearness):
         if settings(row, same) == settings(first, same):
             shown.setdefault(row["model.name"], row)
-    figure, axes = style.panels(2, len(shown), 2.3, width=style.WIDTH if len(shown) > 1 else 4.0, sharex="col")
+    figure, axes = style.panels(
+        2, len(shown), 2.3, width=style.WIDTH if len(shown) > 1 else 4.0, sharex="col"
+    )
     for (upper, lower), row in zip(axes.T, shown.values(), strict=True):
         scene, last = row["scene"], iterations(row["journal"])[-1]
         density(upper, *_scores(last, CUMULATIVE, row["seed"]), scene)
@@ -78,7 +81,9 @@ def lid_by_iteration(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 6: both scores in every iteration of the pre-processing, with the mixtures."""
     row = nearest(_told(frame, "fedcorr", "cumulative_lid", notes))
     scene, ends = row["scene"], iterations(row["journal"], at_most=5)
-    figure, axes = style.panels(2, len(ends), 2.1, width=max(4.0, min(style.WIDTH, 2.4 * len(ends))))
+    figure, axes = style.panels(
+        2, len(ends), 2.1, width=max(4.0, min(style.WIDTH, 2.4 * len(ends)))
+    )
     for column, entry in zip(axes.T, ends, strict=True):
         for axis, name in zip(column, (LID, CUMULATIVE), strict=True):
             density(axis, *_scores(entry, name, row["seed"]), scene)
@@ -111,17 +116,27 @@ def noise_levels(frame: pd.DataFrame, notes: list[str]) -> Figure:
             label="true, after pre-processing",
         )
     upper.plot(
-        places, told.estimated, color=style.GREEN, linestyle="--", marker="^", markevery=every, label="estimated"
+        places,
+        told.estimated,
+        color=style.GREEN,
+        linestyle="--",
+        marker="^",
+        markevery=every,
+        label="estimated",
     )
     upper.set(ylabel=RATE, ylim=(-2, 100), xlim=(-1, len(places)))
     upper.xaxis.set_major_locator(MaxNLocator(integer=True))
     found = f"{told.found} of {told.noisy} noisy clients found, {told.mistaken} clean ones mistaken for noisy"
-    upper.set_title(f"{caption(row, 'dataset', 'model', 'partition', 'noise')}\n{found}", loc="left")
+    upper.set_title(
+        f"{caption(row, 'dataset', 'model', 'partition', 'noise')}\n{found}", loc="left"
+    )
     upper.legend(loc="upper left")
     if told.detection:
         lower, bottom = axes[1, 0], np.zeros(len(places))
         looks = ((style.BLUE, ""), (style.RED, "////"), (style.ORANGE, "...."), ("#DDDDDD", ""))
-        counts = np.array([told.detection.get(int(k), [0] * len(COUNTS)) for k in told.clients], dtype=float)
+        counts = np.array(
+            [told.detection.get(int(k), [0] * len(COUNTS)) for k in told.clients], dtype=float
+        )
         for number, (colour, hatch) in enumerate(looks):
             lower.bar(
                 places,
@@ -136,7 +151,8 @@ def noise_levels(frame: pd.DataFrame, notes: list[str]) -> Figure:
             bottom += counts[:, number]
         lower.set(ylabel="samples of the client")
     axes[-1, 0].set_xlabel(
-        "client, in order of its true noise" + (" (without bar: held to be clean)" if told.detection else "")
+        "client, in order of its true noise"
+        + (" (without bar: held to be clean)" if told.detection else "")
     )
     if told.detection:
         style.legend_below(figure, [axes[1, 0]])
@@ -154,14 +170,18 @@ def label_correction(frame: pd.DataFrame, notes: list[str]) -> Figure:
         axis.set_xlabel("label")
     axes[0, 0].set_ylabel("true class")
     colour_bar(figure, list(axes[0]))
-    figure.suptitle(f"{caption(row, 'dataset', 'model', 'partition', 'noise')}; all clients", fontsize=9)
+    figure.suptitle(
+        f"{caption(row, 'dataset', 'model', 'partition', 'noise')}; all clients", fontsize=9
+    )
     return figure
 
 
 def neighbours_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """Fed-CNML, Figure 2: neighbours of the clients against their noise, and FedCorr's LID scores in the same scene."""
     row = nearest(_told(frame, "fedcnml", "eta", notes), PAPER | {"noise.rho": "0.4"})
-    rivals = _with(frame[frame["scene.hash"] == row["scene.hash"]], "fedcorr", "cumulative_lid", notes)
+    rivals = _with(
+        frame[frame["scene.hash"] == row["scene.hash"]], "fedcorr", "cumulative_lid", notes
+    )
     if not rivals:
         notes.append("without its right half: no run of fedcorr in the same scene")
     figure, axes = style.grid_of(2 if rivals else 1, 2.6)
@@ -169,7 +189,9 @@ def neighbours_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
     axes[0].set(xlabel="neighbours of the client (fedcnml)", ylabel=RATE)
     axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     if rivals:
-        _against_noise(axes[1], np.asarray(iterations(nearest(rivals)["journal"])[-1]["lid"]), row["scene"])
+        _against_noise(
+            axes[1], np.asarray(iterations(nearest(rivals)["journal"])[-1]["lid"]), row["scene"]
+        )
         axes[1].set_xlabel("LID score (fedcorr, last iteration)")
     figure.suptitle(caption(row, "dataset", "model", "partition", "noise"), fontsize=9)
     style.legend_below(figure, axes)
@@ -182,9 +204,9 @@ def neighbours_by_noise(frame: pd.DataFrame, notes: list[str]) -> Figure:
     first = nearest(rows)
     shown: dict[str, Row] = {}
     for row in sorted(rows, key=nearness):
-        if settings(row, ("dataset", "partition")) == settings(first, ("dataset", "partition")) and row.get(
-            "noise.rho"
-        ):
+        if settings(row, ("dataset", "partition")) == settings(
+            first, ("dataset", "partition")
+        ) and row.get("noise.rho"):
             shown.setdefault(caption(row, "noise"), row)
     some(list(shown.values()), "of fedcnml with noise.rho above 0")
     figure, axes = style.grid_of(min(len(shown), 4), 2.4)
@@ -262,6 +284,17 @@ def density(axis: Axes, values: np.ndarray, fit: Fit, scene: Scene) -> None:
 
 def _against_noise(axis: Axes, values: np.ndarray, scene: Scene) -> None:
     noisy = scene["client_level"] > 0
-    for kind, look, label in ((~noisy, style.CLEAN, "clean clients"), (noisy, style.NOISY, "noisy clients")):
-        axis.scatter(values[kind], 100 * scene["client_rate"][kind], s=16, alpha=0.8, linewidths=0, label=label, **look)
+    for kind, look, label in (
+        (~noisy, style.CLEAN, "clean clients"),
+        (noisy, style.NOISY, "noisy clients"),
+    ):
+        axis.scatter(
+            values[kind],
+            100 * scene["client_rate"][kind],
+            s=16,
+            alpha=0.8,
+            linewidths=0,
+            label=label,
+            **look,
+        )
     axis.set_ylim(-4, 104)

@@ -28,7 +28,10 @@ def read_scene(folder: Path) -> Scene:
     path = folder / "scene.npz"
     try:
         with np.load(io.BytesIO(path.read_bytes())) as file:
-            return {name: file[name] for name in ("clean_counts", "client_rate", "client_level", "transition")}
+            return {
+                name: file[name]
+                for name in ("clean_counts", "client_rate", "client_level", "transition")
+            }
     except FileNotFoundError:
         raise UserError(f"{path}: missing; left out") from None
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
@@ -71,9 +74,15 @@ def fitted_mixture(values: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     from sklearn.mixture import GaussianMixture  # takes a second that other figures need not spend
 
     if len(values) < 2 or np.ptp(values) == 0:
-        return {"means": np.full(2, values.mean()), "variances": np.zeros(2), "weights": np.array([1.0, 0.0])}
+        return {
+            "means": np.full(2, values.mean()),
+            "variances": np.zeros(2),
+            "weights": np.array([1.0, 0.0]),
+        }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a fit that did not converge is drawn as it is, as the method would use it
+        warnings.simplefilter(
+            "ignore"
+        )  # a fit that did not converge is drawn as it is, as the method would use it
         model = GaussianMixture(2, random_state=seed).fit(values[:, None])
     order = np.argsort(model.means_.ravel(), kind="stable")
     parts = {"means": model.means_, "variances": model.covariances_, "weights": model.weights_}
@@ -83,7 +92,9 @@ def fitted_mixture(values: np.ndarray, seed: int) -> dict[str, np.ndarray]:
 def mixture_densities(x: np.ndarray, mixture: Mapping[str, Any]) -> np.ndarray:
     """(2, len(x)): both components of a fitted mixture, each times its weight; 0 for a component without spread."""
     parts = []
-    for centre, variance, weight in zip(mixture["means"], mixture["variances"], mixture["weights"], strict=True):
+    for centre, variance, weight in zip(
+        mixture["means"], mixture["variances"], mixture["weights"], strict=True
+    ):
         scale = weight / math.sqrt(2 * math.pi * variance) if variance > 0 else 0.0
         parts.append(scale * np.exp(-((x - centre) ** 2) / (2 * variance or 1.0)))
     return np.stack(parts)
@@ -96,7 +107,9 @@ class NoiseEstimate:
     clients: np.ndarray
     before: np.ndarray  # wrong labels as given
     estimated: np.ndarray
-    after: np.ndarray | None  # wrong labels after the last pre-processing iteration; None where the record has none
+    after: (
+        np.ndarray | None
+    )  # wrong labels after the last pre-processing iteration; None where the record has none
     detection: Mapping[int, Sequence[int]]  # client: COUNTS of its samples
     found: int  # noisy clients that were identified
     noisy: int
@@ -108,7 +121,9 @@ def noise_estimate(journal: Sequence[Entry], scene: Scene) -> NoiseEstimate:
     ends = iterations(journal)
     last, truth = ends[-1], scene["client_level"] > 0
     order = np.argsort(scene["client_rate"], kind="stable")
-    known = [entry for entry in ends if "label_noise" in entry]  # an iteration that changed no label repeats none
+    known = [
+        entry for entry in ends if "label_noise" in entry
+    ]  # an iteration that changed no label repeats none
     taken = np.zeros(len(truth), dtype=bool)
     taken[list(last["noisy"])] = True
     return NoiseEstimate(
@@ -125,7 +140,9 @@ def noise_estimate(journal: Sequence[Entry], scene: Scene) -> NoiseEstimate:
 
 def label_confusions(journal: Sequence[Entry], scene: Scene) -> list[tuple[str, np.ndarray]]:
     """Counts true -> label, as given and after every stage that changed labels."""
-    stages = {entry["stage"]: entry["label_confusion"] for entry in journal if "label_confusion" in entry}
+    stages = {
+        entry["stage"]: entry["label_confusion"] for entry in journal if "label_confusion" in entry
+    }
     return [
         ("as given", scene["transition"]),
         *((f"after {stage}", np.asarray(counts)) for stage, counts in stages.items()),
@@ -152,20 +169,30 @@ class Band:
 
 def band(curves: Sequence[pd.DataFrame]) -> Band:
     """Over the tests that all curves have, told apart by participations."""
-    table = pd.concat([curve.groupby("participations")["accuracy"].last() for curve in curves], axis=1, join="inner")
+    table = pd.concat(
+        [curve.groupby("participations")["accuracy"].last() for curve in curves],
+        axis=1,
+        join="inner",
+    )
     values = 100 * table.sort_index().to_numpy(dtype=float)
     spread = values.std(axis=1, ddof=1) if len(curves) > 1 else None
     return Band(table.sort_index().index.to_numpy(), values.mean(axis=1), spread, len(curves))
 
 
-def over_seeds(points: Iterable[tuple[float, float]]) -> tuple[list[float], list[float], list[float]]:
+def over_seeds(
+    points: Iterable[tuple[float, float]],
+) -> tuple[list[float], list[float], list[float]]:
     """Places in ascending order, the mean at each, and the sample standard deviation, NaN for a single value."""
     found: dict[float, list[float]] = {}
     for place, value in points:
         found.setdefault(place, []).append(value)
     x = sorted(found)
     spread = [sample_std(found[place]) for place in x]
-    return x, [mean(found[place]) for place in x], [math.nan if value is None else value for value in spread]
+    return (
+        x,
+        [mean(found[place]) for place in x],
+        [math.nan if value is None else value for value in spread],
+    )
 
 
 @dataclass(frozen=True)
@@ -201,9 +228,18 @@ def ranks(cells: Mapping[Any, Mapping[str, Sequence[float]]]) -> Ranks | None:
         complete = [cell for cell in cells.values() if all(method in cell for method in methods)]
         if len(complete) >= 2:
             found = ranking([[mean(cell[method]) for method in methods] for cell in complete])
-            order = sorted(range(len(methods)), key=lambda place: (found.ranks[place], methods[place]))
-            return Ranks(tuple(methods[k] for k in order), tuple(found.ranks[k] for k in order), found, tuple(dropped))
-        rarest = min(methods, key=lambda method: (sum(method in cell for cell in cells.values()), method))
+            order = sorted(
+                range(len(methods)), key=lambda place: (found.ranks[place], methods[place])
+            )
+            return Ranks(
+                tuple(methods[k] for k in order),
+                tuple(found.ranks[k] for k in order),
+                found,
+                tuple(dropped),
+            )
+        rarest = min(
+            methods, key=lambda method: (sum(method in cell for cell in cells.values()), method)
+        )
         methods.remove(rarest)
         dropped.append(rarest)
     return None

@@ -62,9 +62,15 @@ def sorted_partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
 
 def transitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """LSG, Figure 4: the share of each class that gets which label."""
-    noisy = [row for row in rows_of(frame) if row["noise.name"] in ("symmetric", "pairwise", "human")]
-    shown = distinct(noisy, "noise", SHOWN, "with scene.npz and noise.name symmetric, pairwise or human", notes)
-    figure, axes = style.panels(1, len(shown), 2.9, width=max(3.4, min(style.WIDTH, 3.4 * len(shown))))
+    noisy = [
+        row for row in rows_of(frame) if row["noise.name"] in ("symmetric", "pairwise", "human")
+    ]
+    shown = distinct(
+        noisy, "noise", SHOWN, "with scene.npz and noise.name symmetric, pairwise or human", notes
+    )
+    figure, axes = style.panels(
+        1, len(shown), 2.9, width=max(3.4, min(style.WIDTH, 3.4 * len(shown)))
+    )
     for axis, row in zip(axes[0], shown, strict=True):
         heat_map(axis, transition_shares(row["scene"]["transition"]))
         axis.set_title(section_label(row, "noise"), loc="left")
@@ -98,18 +104,28 @@ def heat_map(axis: Axes, shares: np.ndarray) -> None:
 
 
 def colour_bar(figure: Figure, axes: list[Axes]) -> None:
-    figure.colorbar(axes[0].images[0], ax=axes, label="share of the true class, %", fraction=0.05, shrink=0.75)
+    figure.colorbar(
+        axes[0].images[0], ax=axes, label="share of the true class, %", fraction=0.05, shrink=0.75
+    )
 
 
 def _non_iid(frame: pd.DataFrame, notes: list[str]) -> list[Row]:
     rows = [row for row in rows_of(frame) if row["partition.name"] not in ("iid", "centralized")]
-    return distinct(rows, "partition", SHOWN, "with scene.npz and a partition other than iid", notes)
+    return distinct(
+        rows, "partition", SHOWN, "with scene.npz and a partition other than iid", notes
+    )
 
 
 def bubbles(axis: Axes, counts: np.ndarray) -> None:
     """A bubble's area is the client's number of samples of the class; the largest number is told."""
     clients, classes = np.nonzero(counts)
-    axis.scatter(clients, classes, s=BUBBLE * counts[clients, classes] / counts.max(), color=style.BLUE, linewidths=0)
+    axis.scatter(
+        clients,
+        classes,
+        s=BUBBLE * counts[clients, classes] / counts.max(),
+        color=style.BLUE,
+        linewidths=0,
+    )
     axis.set(ylabel="true class", xlim=(-1, len(counts)), ylim=(-0.8, counts.shape[1] - 0.2))
     if counts.shape[1] <= 10:
         axis.set_yticks(range(counts.shape[1]))

@@ -14,7 +14,14 @@ from reports.pivot import text
 
 Row = dict[str, Any]  # a run, as reports.load has it
 Setting = tuple[tuple[str, str], ...]
-SETTING = ("dataset", "model", "partition", "noise", "federation", "budget")  # what all methods of a comparison share
+SETTING = (
+    "dataset",
+    "model",
+    "partition",
+    "noise",
+    "federation",
+    "budget",
+)  # what all methods of a comparison share
 VARIANT = ("method", "train")
 # The setting of the FedCorr paper's figures.
 PAPER = {
@@ -36,7 +43,9 @@ WHOLE = {
 
 def rows_of(frame: pd.DataFrame, method: str = "") -> list[Row]:
     """The runs as rows, of one method if it is named."""
-    rows: list[Row] = [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
+    rows: list[Row] = [
+        {str(key): value for key, value in row.items()} for row in frame.to_dict("records")
+    ]
     return [row for row in rows if method in ("", row["method.name"])]
 
 
@@ -109,8 +118,14 @@ def _usual(known: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 def levels(row: Row, section: str) -> str:
     """The numbers of a section: rho 0.6, tau 0.5."""
-    numbers = {key: value for key, value in row["config"].get(section, {}).items() if isinstance(value, (int, float))}
-    return ", ".join(f"{key} {value:g}" for key, value in numbers.items() if not isinstance(value, bool))
+    numbers = {
+        key: value
+        for key, value in row["config"].get(section, {}).items()
+        if isinstance(value, (int, float))
+    }
+    return ", ".join(
+        f"{key} {value:g}" for key, value in numbers.items() if not isinstance(value, bool)
+    )
 
 
 def section_label(row: Row, section: str) -> str:

@@ -47,7 +47,9 @@ def styled() -> Iterator[None]:
         yield
 
 
-def panels(rows: int, columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, np.ndarray]:
+def panels(
+    rows: int, columns: int, height: float, width: float = WIDTH, **options: Any
+) -> tuple[Figure, np.ndarray]:
     """A figure with a grid of axes, `height` inches per row."""
     figure = Figure(figsize=(width, rows * height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
@@ -83,7 +85,9 @@ def legend_below(figure: Figure, axes: list[Axes]) -> None:
     width, height = figure.get_size_inches()
     columns = min(len(found), max(1, int(width / (0.6 + LETTER * max(map(len, found))))))
     figure.set_size_inches(width, height + LINE * math.ceil(len(found) / columns))
-    figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns, handlelength=3)
+    figure.legend(
+        list(found.values()), list(found), loc="outside lower center", ncols=columns, handlelength=3
+    )
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:

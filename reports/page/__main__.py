@@ -87,7 +87,9 @@ def _write(folders: Sequence[str], out: Path, every: float, told: set[str]) -> N
     made = page(folders)
     cli.warn(line for line in made.warnings if line not in told)
     told.update(made.warnings)
-    size = write(out, made.data | {"written": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "every": every})
+    size = write(
+        out, made.data | {"written": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "every": every}
+    )
     runs = sum(len(cell["runs"]) for setting in made.data["settings"] for cell in setting["cells"])
     print(f"{runs} run{'' if runs == 1 else 's'}, {size / 1e6:.2f} MB -> {out}", flush=True)
 

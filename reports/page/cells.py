@@ -110,12 +110,18 @@ def spread(values: Sequence[float]) -> dict[str, Any] | None:
     if not values:
         return None
     std = sample_std(values)
-    return {"mean": round(mean(values), 4), "std": None if std is None else round(std, 4), "n": len(values)}
+    return {
+        "mean": round(mean(values), 4),
+        "std": None if std is None else round(std, 4),
+        "n": len(values),
+    }
 
 
 def versus_baseline(variants_of: dict[Setting, list[Row]]) -> dict[Setting, dict[str, Any]]:
     """Best accuracy minus the baseline's in the same scene, by seed; of several baselines the one trained alike."""
-    baselines = [variant for variant, rows in variants_of.items() if rows[0]["method.name"] == BASELINE]
+    baselines = [
+        variant for variant, rows in variants_of.items() if rows[0]["method.name"] == BASELINE
+    ]
     found = {}
     for variant, rows in variants_of.items():
         if rows[0]["method.name"] == BASELINE or not baselines:
@@ -148,8 +154,14 @@ def _outcomes(rows: Sequence[Row]) -> dict[int, Outcome]:
 
 def _label(row: Row, section: str) -> str:
     numbers = levels(row, section)
-    return f"{row[f'{section}.name']} ({heading(numbers)})" if numbers else str(row[f"{section}.name"])
+    return (
+        f"{row[f'{section}.name']} ({heading(numbers)})" if numbers else str(row[f"{section}.name"])
+    )
 
 
 def _flat(row: Row) -> dict[str, Any]:
-    return {key: value for key, value in flatten(row["config"]).items() if key not in ("seed", "protocol")}
+    return {
+        key: value
+        for key, value in flatten(row["config"]).items()
+        if key not in ("seed", "protocol")
+    }

@@ -53,14 +53,20 @@ def page(folders: Sequence[str]) -> Page:
     limit = max(COARSEST, min(FINEST, POINTS // max(len(rows), 1)))
     groups = cells.grouped(rows)
     order = sorted(groups, key=lambda setting: (-len(groups[setting]), setting))
-    described = cells.describe_settings(order, [next(iter(groups[setting].values()))[0] for setting in order])
+    described = cells.describe_settings(
+        order, [next(iter(groups[setting].values()))[0] for setting in order]
+    )
     for entry, setting in zip(described, order, strict=True):
         variants_of = groups[setting]
         versus = cells.versus_baseline(variants_of)
         entry["cells"] = []
-        for label, (variant, members) in zip(cells.labels(variants_of), variants_of.items(), strict=True):
+        for label, (variant, members) in zip(
+            cells.labels(variants_of), variants_of.items(), strict=True
+        ):
             line = cells.cell(setting, variant, label, members) | {"versus": versus.get(variant)}
-            entry["cells"].append(line | {"runs": [_run(row, limit, scenes, warnings) for row in members]})
+            entry["cells"].append(
+                line | {"runs": [_run(row, limit, scenes, warnings) for row in members]}
+            )
     data = {
         "baseline": cells.BASELINE,
         "settings": described,
@@ -74,13 +80,31 @@ def page(folders: Sequence[str]) -> Page:
 
 def _run(row: Row, limit: int, scenes: dict[str, int], warnings: list[str]) -> dict[str, Any]:
     """One seed of a cell."""
-    found: dict[str, Any] = {"id": row["run_id"], "seed": row["seed"], "status": row["status"], "reason": row["reason"]}
-    found |= {name: cells.number(row.get(f"summary.{name}")) for name in (*cells.ACCURACIES, "best_round")}
+    found: dict[str, Any] = {
+        "id": row["run_id"],
+        "seed": row["seed"],
+        "status": row["status"],
+        "reason": row["reason"],
+    }
+    found |= {
+        name: cells.number(row.get(f"summary.{name}")) for name in (*cells.ACCURACIES, "best_round")
+    }
     found["rounds"] = cells.number(row.get("rounds"))
     found["participations"] = cells.number(row.get("cost.participations"))
-    found["cost"] = {name: value for name in COSTS if (value := cells.number(row.get(f"cost.{name}"))) is not None}
-    found["time"] = {name: value for name in TIMES if (value := row.get(f"time.{name}")) is not None and value == value}
-    found["scene"] = {"hash": row.get("scene.hash"), "convention": row.get("scene.noise_convention")}
+    found["cost"] = {
+        name: value
+        for name in COSTS
+        if (value := cells.number(row.get(f"cost.{name}"))) is not None
+    }
+    found["time"] = {
+        name: value
+        for name in TIMES
+        if (value := row.get(f"time.{name}")) is not None and value == value
+    }
+    found["scene"] = {
+        "hash": row.get("scene.hash"),
+        "convention": row.get("scene.noise_convention"),
+    }
     found["scene"]["wrong"] = cells.number(row.get("scene.wrong_labels"))
     done = row["status"] == "done"  # others may have ended before there was anything to be written
     if done:
@@ -111,7 +135,9 @@ def _tables(runs: Runs, warnings: list[str]) -> list[dict[str, Any]]:
             if results.cells:
                 made = grid(results)
                 filled = f"{len(results.cells)} of {len(results.table.cells)} cells"
-                found.append({"name": name, "title": made.title, "filled": filled, "html": html(made)})
+                found.append(
+                    {"name": name, "title": made.title, "filled": filled, "html": html(made)}
+                )
     return found
 
 
@@ -119,8 +145,16 @@ def _looks(described: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Colours, dashes and markers of the figures, and each label's place in their cycles: the same in every setting."""
     every = {line["label"] for entry in described for line in entry["cells"]}
     order = sorted(every, key=lambda label: (label != cells.BASELINE, " " in label, label))
-    dashes = [DASHES[dash] if isinstance(dash, str) else [2 * length for length in dash[1]] for dash in style.DASHES]
-    return {"colours": style.COLOURS, "dashes": dashes, "markers": "".join(style.MARKERS), "order": order}
+    dashes = [
+        DASHES[dash] if isinstance(dash, str) else [2 * length for length in dash[1]]
+        for dash in style.DASHES
+    ]
+    return {
+        "colours": style.COLOURS,
+        "dashes": dashes,
+        "markers": "".join(style.MARKERS),
+        "order": order,
+    }
 
 
 def _pathless(value: Any, folders: Sequence[str]) -> Any:

@@ -27,7 +27,9 @@ class Rerun:
 def rerun(config: Mapping[str, Any], scale: str) -> Rerun:
     """`config` is a run's configuration in sections. What conf/ does not know is given key by key."""
     ours = flatten({name: config[name] for name in (*SCIENCE, *WORLD) if name in config})
-    chosen = [f"{room}={ours[f'{room}.name']}" for room in ("method", "dataset", "partition", "noise")]
+    chosen = [
+        f"{room}={ours[f'{room}.name']}" for room in ("method", "dataset", "partition", "noise")
+    ]
     try:
         theirs = configured(chosen, scale)
         if theirs.get("model.name") != ours["model.name"]:
@@ -42,7 +44,10 @@ def rerun(config: Mapping[str, Any], scale: str) -> Rerun:
     found = differences(ours, theirs, lambda key: key in ours and not key.endswith(".name"))
     values = [f"{key}={written(value)}" for key, (value, _) in found.items()]
     command = ["python", "-m", "benchmarks.run", *chosen, f"scale={scale}", *values]
-    return Rerun(shlex.join(command), differs | {key: default for key, (_, default) in found.items()} if theirs else {})
+    return Rerun(
+        shlex.join(command),
+        differs | {key: default for key, (_, default) in found.items()} if theirs else {},
+    )
 
 
 def written(value: Any) -> str:
@@ -54,4 +59,6 @@ def written(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"[{','.join(map(written, value))}]"
     text = repr(value) if isinstance(value, float) else str(value)
-    return text if WORD.fullmatch(text) else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return (
+        text if WORD.fullmatch(text) else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    )

@@ -18,7 +18,9 @@ from reports.figures.extract import Scene, transition_shares
 COUNTERS = {"round": 0, "participations": 0, "seconds": 1}
 SCORES = ("clients/", "samples/", "labels/accuracy", "memorised/")
 MEGABYTE = 1e6
-FEW_CLASSES = 20  # a matrix of more is not drawn: too large for a file of many runs, too fine to be read
+FEW_CLASSES = (
+    20  # a matrix of more is not drawn: too large for a file of many runs, too fine to be read
+)
 LEVELS = ascii_letters[26:] + ascii_letters[:26] + digits + "+-"  # 64 characters, A is none
 
 
@@ -35,11 +37,16 @@ def pack(values: Sequence[float | None], decimals: int) -> dict[str, Any]:
 
     v: the values; r: value, how often, value, how often, ...; d: first value, then steps as value, how often, ...
     """
-    scaled = [None if value is None or not math.isfinite(value) else round(value * 10**decimals) for value in values]
+    scaled = [
+        None if value is None or not math.isfinite(value) else round(value * 10**decimals)
+        for value in values
+    ]
     forms: list[dict[str, Any]] = [{"v": scaled}, {"r": _lengths(scaled)}]
     whole = [value for value in scaled if value is not None]
     if whole and len(whole) == len(scaled):
-        forms.append({"d": [whole[0], *_lengths([after - before for before, after in pairwise(whole)])]})
+        forms.append(
+            {"d": [whole[0], *_lengths([after - before for before, after in pairwise(whole)])]}
+        )
     return min(forms, key=lambda form: len(json.dumps(form))) | {"k": decimals}
 
 
@@ -55,7 +62,9 @@ def curve(frame: pd.DataFrame, limit: int) -> dict[str, Any]:
         if name in frame:
             found[name] = pack(frame[name].tolist(), decimals)
     if {"bytes_down", "bytes_up"} <= set(frame):
-        found["megabytes"] = pack(((frame["bytes_down"] + frame["bytes_up"]) / MEGABYTE).tolist(), 2)
+        found["megabytes"] = pack(
+            ((frame["bytes_down"] + frame["bytes_up"]) / MEGABYTE).tolist(), 2
+        )
     if "loss" in frame:
         found["loss"] = pack(frame["loss"].tolist(), 3)
     if "stage" in frame:
@@ -71,7 +80,9 @@ def scene(arrays: Scene) -> dict[str, Any]:
     counts = np.asarray(arrays["clean_counts"])
     clients, classes = counts.shape
     largest = int(counts.max(initial=0))
-    levels = np.ceil(63 * counts / max(largest, 1)).astype(int)  # rounded up: what is there is never nothing
+    levels = np.ceil(63 * counts / max(largest, 1)).astype(
+        int
+    )  # rounded up: what is there is never nothing
     return {
         "clients": clients,
         "classes": classes,

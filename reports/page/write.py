@@ -11,7 +11,18 @@ from benchmarks.record import write_whole
 
 HERE = Path(__file__).parent
 STYLES = ("vendor/uPlot.min.css", "assets/page.css", "assets/detail.css")
-PARTS = ("data", "state", "looks", "chart", "board", "curves", "scene", "detail", "tables", "main")  # in this order
+PARTS = (
+    "data",
+    "state",
+    "looks",
+    "chart",
+    "board",
+    "curves",
+    "scene",
+    "detail",
+    "tables",
+    "main",
+)  # in this order
 SCRIPTS = ("vendor/uPlot.iife.min.js", *(f"assets/{name}.js" for name in PARTS))
 
 

@@ -44,7 +44,9 @@ def identity(table: PublishedTable, cell: Cell) -> frozenset[str] | None:
     if not cell.method or cell.column == table.average:
         return None
     spelling = dict(table.same_run)
-    renamed = [spelling.get(override, override) for override in table.overrides(cell.row, cell.column)]
+    renamed = [
+        spelling.get(override, override) for override in table.overrides(cell.row, cell.column)
+    ]
     return frozenset(override for override in renamed if override)
 
 
@@ -63,10 +65,14 @@ def _averages(table: PublishedTable) -> Iterator[Finding]:
             message += f"; {value:.2f} is above its less noisy neighbour, and {fixed:.2f} fits both"
             yield Finding(table.name, "average", row.label, column.label, value, fixed, message)
         else:
-            yield Finding(table.name, "average", row.label, table.average, printed, round(mean, 2), message)
+            yield Finding(
+                table.name, "average", row.label, table.average, printed, round(mean, 2), message
+            )
 
 
-def _one_digit_off(table: PublishedTable, cells: list[float], missing: float) -> Iterator[tuple[Heading, float, float]]:
+def _one_digit_off(
+    table: PublishedTable, cells: list[float], missing: float
+) -> Iterator[tuple[Heading, float, float]]:
     """Cells that rise where noise rises, and that one other digit would set right by `missing`."""
     slack = 2 * HALF * len(cells) + FLOAT
     for index in range(1, len(cells)):
@@ -74,7 +80,9 @@ def _one_digit_off(table: PublishedTable, cells: list[float], missing: float) ->
         if before.group != column.group or cells[index] <= cells[index - 1]:
             continue
         text = f"{cells[index]:.2f}"
-        for place, digit in ((place, digit) for place in range(len(text)) for digit in "0123456789"):
+        for place, digit in (
+            (place, digit) for place in range(len(text)) for digit in "0123456789"
+        ):
             if text[place] not in (".", digit):
                 fixed = float(text[:place] + digit + text[place + 1 :])
                 if abs(fixed - cells[index] - missing) <= slack and fixed <= cells[index - 1]:
@@ -87,9 +95,19 @@ def _ratios(table: PublishedTable) -> Iterator[Finding]:
     step = math.gcd(*(int(cell.value) for cell in table.cells if cell.value is not None))
     for column in table.columns:
         base = _valued(table, table.ratio_to, column.label)
-        parts = [(cell, cell.value, cell.ratio) for cell in table.cells if cell.column == column.label]
-        fractions = [(cell, cost, ratio) for cell, cost, ratio in parts if cost is not None and ratio is not None]
-        wrong = [(cell, cost) for cell, cost, ratio in fractions if abs(cost / base - ratio) > HALF_RATIO + FLOAT]
+        parts = [
+            (cell, cell.value, cell.ratio) for cell in table.cells if cell.column == column.label
+        ]
+        fractions = [
+            (cell, cost, ratio)
+            for cell, cost, ratio in parts
+            if cost is not None and ratio is not None
+        ]
+        wrong = [
+            (cell, cost)
+            for cell, cost, ratio in fractions
+            if abs(cost / base - ratio) > HALF_RATIO + FLOAT
+        ]
         if not wrong:
             continue
         least = max(cost / (ratio + HALF_RATIO) for _, cost, ratio in fractions) - FLOAT
@@ -97,16 +115,30 @@ def _ratios(table: PublishedTable) -> Iterator[Finding]:
         bases = range(math.ceil(least / step) * step, math.floor(most) + 1, step)
         if len(wrong) > 1 and len(bases) == 1:
             message = f"{len(wrong)} of {len(fractions)} printed ratios do not fit {base:g}; all fit {bases[0]}"
-            yield Finding(table.name, "ratio", table.ratio_to, column.label, base, float(bases[0]), message)
+            yield Finding(
+                table.name, "ratio", table.ratio_to, column.label, base, float(bases[0]), message
+            )
             continue
         for cell, cost in wrong:
             message = f"the printed ratio is {cell.ratio}, {cost:g} / {base:g} is {cost / base:.2f}"
-            yield Finding(table.name, "ratio", cell.row, cell.column, cell.ratio, round(cost / base, 1), message)
+            yield Finding(
+                table.name,
+                "ratio",
+                cell.row,
+                cell.column,
+                cell.ratio,
+                round(cost / base, 1),
+                message,
+            )
 
 
 def _repeats(table: PublishedTable) -> Iterator[Finding]:
     for cell in table.cells:
-        others = [(other, twin) for other, twin in _twins(table, cell, table.metric) if other.year <= table.year]
+        others = [
+            (other, twin)
+            for other, twin in _twins(table, cell, table.metric)
+            if other.year <= table.year
+        ]
         if cell.value is None or all(_same(cell, twin) for _, twin in others):
             continue
         values = {twin.value for _, twin in others}
@@ -129,7 +161,9 @@ def _reached(table: PublishedTable) -> Iterator[Finding]:
             if (twin.value >= table.target) if cell.value is None else (highest < table.target):
                 verb = "missed" if cell.value is None else "reached"
                 message = f"{table.target:g} is {verb}, yet the mean best is {_text(twin)} in {other.name}"
-                yield Finding(table.name, "reached", cell.row, cell.column, cell.value, None, message)
+                yield Finding(
+                    table.name, "reached", cell.row, cell.column, cell.value, None, message
+                )
 
 
 def _claims(table: PublishedTable) -> Iterator[Finding]:
@@ -160,9 +194,17 @@ def _settings(table: PublishedTable) -> Iterator[Finding]:
     for stated in table.stated:
         for key, value in (override.split("=") for override in stated.overrides):
             if value != common[key]:
-                agreeing = [other.where for other in table.stated if f"{key}={common[key]}" in other.overrides]
-                message = f"{stated.where}: {key}={value}; {' and '.join(agreeing)}: {key}={common[key]}"
-                yield Finding(table.name, "setting", "", "", float(value), float(common[key]), message)
+                agreeing = [
+                    other.where
+                    for other in table.stated
+                    if f"{key}={common[key]}" in other.overrides
+                ]
+                message = (
+                    f"{stated.where}: {key}={value}; {' and '.join(agreeing)}: {key}={common[key]}"
+                )
+                yield Finding(
+                    table.name, "setting", "", "", float(value), float(common[key]), message
+                )
 
 
 def _lines(table: PublishedTable) -> Iterator[Finding]:
@@ -174,13 +216,23 @@ def _lines(table: PublishedTable) -> Iterator[Finding]:
         cells = [table.cell(row.label, column) for column in columns]
         values = [cell.value for cell in cells if cell.value is not None]
         stds = [cell.std for cell in cells if cell.std is not None]
-        if len(values) < 3 or len(stds) < 3 or max(abs(_bend(values)), abs(_bend(stds))) > 4 * HALF + FLOAT:
+        if (
+            len(values) < 3
+            or len(stds) < 3
+            or max(abs(_bend(values)), abs(_bend(stds))) > 4 * HALF + FLOAT
+        ):
             continue
         twins = {cell: _twins(table, cell, table.metric) for cell in cells}
-        own = [cell for cell in cells if not any(other.year < table.year for other, _ in twins[cell])]
+        own = [
+            cell for cell in cells if not any(other.year < table.year for other, _ in twins[cell])
+        ]
         cell = own[0] if len(own) == 1 else cells[1]
-        rest = " and ".join(f"{_text(other)} at {other.column}" for other in cells if other is not cell)
-        message = f"{_text(cell)} lies on the straight line through {rest}, in accuracy and in deviation"
+        rest = " and ".join(
+            f"{_text(other)} at {other.column}" for other in cells if other is not cell
+        )
+        message = (
+            f"{_text(cell)} lies on the straight line through {rest}, in accuracy and in deviation"
+        )
         yield Finding(table.name, "line", cell.row, cell.column, cell.value, None, message)
 
 
@@ -211,8 +263,12 @@ def _twins(table: PublishedTable, cell: Cell, metric: str) -> list[tuple[Publish
 
 
 @cache
-def _index() -> dict[tuple[str, float | None, frozenset[str] | None], list[tuple[PublishedTable, Cell]]]:
-    found: dict[tuple[str, float | None, frozenset[str] | None], list[tuple[PublishedTable, Cell]]] = {}
+def _index() -> dict[
+    tuple[str, float | None, frozenset[str] | None], list[tuple[PublishedTable, Cell]]
+]:
+    found: dict[
+        tuple[str, float | None, frozenset[str] | None], list[tuple[PublishedTable, Cell]]
+    ] = {}
     for table in map(load, names()):
         for cell in table.cells:
             run = identity(table, cell)
@@ -228,14 +284,19 @@ def _same(cell: Cell, twin: Cell) -> bool:
 def _pairs(table: PublishedTable, claim: Claim) -> list[tuple[float, float]]:
     columns = claim.columns or tuple(column.label for column in table.columns)
     places = product(claim.over, columns)
-    values = [(table.cell(claim.of, column).value, table.cell(row, column).value) for row, column in places]
+    values = [
+        (table.cell(claim.of, column).value, table.cell(row, column).value)
+        for row, column in places
+    ]
     return [(one, other) for one, other in values if one is not None and other is not None]
 
 
 def _valued(table: PublishedTable, row: str, column: str) -> float:
     value = table.cell(row, column).value
     if value is None:
-        raise ValueError(f"{table.name}: cell ({row!r}, {column!r}) has no value; averages and ratios need one")
+        raise ValueError(
+            f"{table.name}: cell ({row!r}, {column!r}) has no value; averages and ratios need one"
+        )
     return value
 
 

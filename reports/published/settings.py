@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from reports.published.tables import FOLDER, Footnote, Heading, headings, names, printed_order, read_yaml
+from reports.published.tables import (
+    FOLDER,
+    Footnote,
+    Heading,
+    headings,
+    names,
+    printed_order,
+    read_yaml,
+)
 
 
 @dataclass(frozen=True)
@@ -42,17 +50,23 @@ class SettingsTable:
 
 def settings_names() -> tuple[str, ...]:
     """Names of the settings tables, in the order of the papers."""
-    return tuple(sorted({path.stem for path in FOLDER.glob("*.yaml")} - set(names()), key=printed_order))
+    return tuple(
+        sorted({path.stem for path in FOLDER.glob("*.yaml")} - set(names()), key=printed_order)
+    )
 
 
 @cache
 def load_settings(name: str) -> SettingsTable:
     """One settings table, complete and in printed order."""
     if name not in settings_names():
-        raise ValueError(f"settings table {name!r} does not exist; one of {', '.join(settings_names())}")
+        raise ValueError(
+            f"settings table {name!r} does not exist; one of {', '.join(settings_names())}"
+        )
     layout = read_yaml(name)
     layout["columns"] = headings(layout["columns"])
-    layout["rows"] = tuple(Setting(**{**row, "values": tuple(row["values"])}) for row in layout["rows"])
+    layout["rows"] = tuple(
+        Setting(**{**row, "values": tuple(row["values"])}) for row in layout["rows"]
+    )
     layout["footnotes"] = tuple(Footnote(**entry) for entry in layout["footnotes"])
     for row in layout["rows"]:
         if len(row.values) != len(layout["columns"]):

@@ -112,10 +112,14 @@ class PublishedTable:
     columns: tuple[Heading, ...]
     cells: tuple[Cell, ...]
     target: float | None = None  # test accuracy whose cost is counted
-    average: str | None = None  # label of the printed column of row means, which is no run of its own
+    average: str | None = (
+        None  # label of the printed column of row means, which is no run of its own
+    )
     ratio_to: str | None = None  # row that the printed ratios divide by
     also: tuple[Also, ...] = ()  # the last layer of a cell's overrides, in this order
-    same_run: tuple[tuple[str, str], ...] = ()  # override -> its other spelling in the paper's other tables
+    same_run: tuple[
+        tuple[str, str], ...
+    ] = ()  # override -> its other spelling in the paper's other tables
     stated: tuple[Stated, ...] = ()
     claims: tuple[Claim, ...] = ()
     footnotes: tuple[Footnote, ...] = ()
@@ -124,12 +128,18 @@ class PublishedTable:
     def groups(self) -> dict[str, tuple[Heading, ...]]:
         """Columns by the heading above them, in printed order."""
         labels = dict.fromkeys(column.group for column in self.columns)
-        return {label: tuple(column for column in self.columns if column.group == label) for label in labels}
+        return {
+            label: tuple(column for column in self.columns if column.group == label)
+            for label in labels
+        }
 
     @property
     def column_labels(self) -> tuple[str, ...]:
         """All printed columns, the average included."""
-        return (*(column.label for column in self.columns), *([self.average] if self.average else []))
+        return (
+            *(column.label for column in self.columns),
+            *([self.average] if self.average else []),
+        )
 
     def row(self, label: str) -> Heading:
         return _find(self.rows, label, f"{self.name}: row")
@@ -141,7 +151,9 @@ class PublishedTable:
         for cell in self.cells:
             if (cell.row, cell.column) == (row, column):
                 return cell
-        legal = f"rows {[heading.label for heading in self.rows]}, columns {list(self.column_labels)}"
+        legal = (
+            f"rows {[heading.label for heading in self.rows]}, columns {list(self.column_labels)}"
+        )
         raise ValueError(f"{self.name}: no cell ({row!r}, {column!r}); {legal}")
 
     def overrides(self, row: str, column: str, scale: str = "paper") -> tuple[str, ...]:
@@ -149,7 +161,11 @@ class PublishedTable:
         budget give way to the scale's own; what tells rows, columns or single cells apart stays.
         """
         common = self.common if scale == self.scale else without_world(self.common)
-        also = [part.overrides for part in self.also if part.applies(row, column) and part.scale in ("", scale)]
+        also = [
+            part.overrides
+            for part in self.also
+            if part.applies(row, column) and part.scale in ("", scale)
+        ]
         return compose(common, self.column(column).overrides, self.row(row).overrides, *also)
 
 
@@ -174,7 +190,9 @@ def load(name: str) -> PublishedTable:
         "columns": headings(layout["columns"]),
         "also": tuple(_also(entry) for entry in layout.get("also", [])),
         "same_run": tuple(layout.get("same_run", {}).items()),
-        "stated": tuple(Stated(entry["where"], split(entry["overrides"])) for entry in layout.get("stated", [])),
+        "stated": tuple(
+            Stated(entry["where"], split(entry["overrides"])) for entry in layout.get("stated", [])
+        ),
         "claims": tuple(Claim(**_tuples(entry)) for entry in layout.get("claims", [])),
         "footnotes": tuple(Footnote(**_tuples(entry)) for entry in layout.get("footnotes", [])),
     }
@@ -197,13 +215,19 @@ def compose(*layers: Iterable[str]) -> tuple[str, ...]:
 
 def without_world(overrides: Iterable[str]) -> tuple[str, ...]:
     """The overrides that a smaller scale leaves as they are."""
-    return tuple(override for override in overrides if override.partition("=")[0].partition(".")[0] not in WORLD)
+    return tuple(
+        override
+        for override in overrides
+        if override.partition("=")[0].partition(".")[0] not in WORLD
+    )
 
 
 def method_of(overrides: Iterable[str]) -> str:
     """The method's registry name and switches; empty if no method is chosen."""
     chosen = list(overrides)
-    name = [override.removeprefix("method=") for override in chosen if override.startswith("method=")]
+    name = [
+        override.removeprefix("method=") for override in chosen if override.startswith("method=")
+    ]
     return " ".join([*name, *(override for override in chosen if override.startswith("method."))])
 
 
@@ -231,7 +255,9 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def _cell(line: dict[str, str]) -> Cell:
-    value, std, ratio = (float(line[key]) if line.get(key) else None for key in ("value", "std", "ratio"))
+    value, std, ratio = (
+        float(line[key]) if line.get(key) else None for key in ("value", "std", "ratio")
+    )
     return Cell(line["row"], line["column"], line["method"], value, std, ratio, line["note"])
 
 
@@ -247,18 +273,25 @@ def _find(found: tuple[Heading, ...], label: str, what: str) -> Heading:
     for heading in found:
         if heading.label == label:
             return heading
-    raise ValueError(f"{what} {label!r} does not exist; one of {', '.join(heading.label for heading in found)}")
+    raise ValueError(
+        f"{what} {label!r} does not exist; one of {', '.join(heading.label for heading in found)}"
+    )
 
 
 def _validate(table: PublishedTable) -> None:
     choices = [("metric", table.metric, METRICS), ("statistic", table.statistic, STATISTICS)]
-    choices += [("spread", table.spread, SPREADS), *(("claim", claim.kind, CLAIMS) for claim in table.claims)]
+    choices += [
+        ("spread", table.spread, SPREADS),
+        *(("claim", claim.kind, CLAIMS) for claim in table.claims),
+    ]
     choices += [("scale of also", part.scale, SCALES) for part in table.also if part.scale]
     for key, value, legal in choices:
         if value not in legal:
             raise ValueError(f"{table.name}.yaml: {key} {value!r}; one of {', '.join(legal)}")
     if (table.metric == "target_cost") != (table.target is not None):
-        raise ValueError(f"{table.name}.yaml: target {table.target!r}; only metric target_cost has one, and needs it")
+        raise ValueError(
+            f"{table.name}.yaml: target {table.target!r}; only metric target_cost has one, and needs it"
+        )
     places = [(cell.row, cell.column) for cell in table.cells]
     layout = product((row.label for row in table.rows), table.column_labels)
     for place, expected in zip([*places, None], [*layout, None], strict=False):
@@ -284,8 +317,14 @@ def _validate_cell(table: PublishedTable, cell: Cell) -> None:
     if cell.value is None and not cell.note:
         raise ValueError(f"{where}: no value and no note; a printed dash needs its reason")
     if (cell.std is not None) != (cell.value is not None and table.spread == "std"):
-        raise ValueError(f"{where}: std {cell.std!r}; spread is {table.spread!r} and value {cell.value!r}")
-    if (cell.ratio is not None) != (cell.value is not None and table.ratio_to not in (None, cell.row)):
-        raise ValueError(f"{where}: ratio {cell.ratio!r}; ratio_to is {table.ratio_to!r} and value {cell.value!r}")
+        raise ValueError(
+            f"{where}: std {cell.std!r}; spread is {table.spread!r} and value {cell.value!r}"
+        )
+    if (cell.ratio is not None) != (
+        cell.value is not None and table.ratio_to not in (None, cell.row)
+    ):
+        raise ValueError(
+            f"{where}: ratio {cell.ratio!r}; ratio_to is {table.ratio_to!r} and value {cell.value!r}"
+        )
     if cell.value is not None and table.metric != "target_cost" and not 0 <= cell.value <= 100:
         raise ValueError(f"{where}: value {cell.value!r}; accuracies are 0 to 100")

@@ -29,12 +29,21 @@ MISTAKES = {
     "model=resnet19": ["model=resnet19 is not legal", "resnet18, resnet34"],
     "model=null": ["model=null is not legal", "digits_cnn"],
     "dataset=null": ["dataset=null is not legal", "digits"],
-    "partition=random": ["partition=random is not legal", "legal: bernoulli_dirichlet, centralized"],
+    "partition=random": [
+        "partition=random is not legal",
+        "legal: bernoulli_dirichlet, centralized",
+    ],
     "noise=human_like": ["noise=human_like is not legal", "human, none, pairwise"],
     "executor=cluster": ["executor=cluster is not legal", "legal: processes, serial"],
     "tracking=mlflow": ["tracking=mlflow is not legal", "legal: none, wandb"],
-    "tracking=wandb tracking.mode=foo": ["tracking.mode='foo' is not legal", "legal: online, offline, disabled"],
-    "tracking=wandb tracking.project=a/b": ["tracking.project='a/b' is not legal", "none of / \\ # ? % :"],
+    "tracking=wandb tracking.mode=foo": [
+        "tracking.mode='foo' is not legal",
+        "legal: online, offline, disabled",
+    ],
+    "tracking=wandb tracking.project=a/b": [
+        "tracking.project='a/b' is not legal",
+        "none of / \\ # ? % :",
+    ],
     "tracking=wandb tracking.entity=5": ["tracking.entity=5 is not legal", "legal: a word or null"],
     "tracking.mode=offline": ["tracking.mode is not a key", "legal: name"],
     "experiment=no_such_table": ["experiment=no_such_table is not legal", "legal: "],
@@ -42,7 +51,10 @@ MISTAKES = {
     "scale=huge": ["scale=huge is not legal", "legal: laptop, paper, smoke"],
     "hydra/launcher=slurm": ["hydra/launcher=slurm is not legal", "legal: basic"],
     "hydra.searchpath=[file:///nowhere/conf]": ["/nowhere/conf", "legal: hydra.searchpath=["],
-    "hydra.searchpath=3": ["hydra.searchpath must be a list of strings", "legal: hydra.searchpath=["],
+    "hydra.searchpath=3": [
+        "hydra.searchpath must be a list of strings",
+        "legal: hydra.searchpath=[",
+    ],
     # types and values
     "seed=one": ["seed='one' is not legal", "legal: a whole number"],
     "seed=1.5": ["seed=1.5 is not legal", "legal: a whole number"],
@@ -56,40 +68,86 @@ MISTAKES = {
     "train.lr=0": ["train.lr=0.0 is not legal", "legal: above 0"],
     "train.optimizer=lion": ["train.optimizer='lion' is not legal", "legal: sgd, adam"],
     "train.local_epochs=0": ["train.local_epochs=0 is not legal", "legal: at least 1"],
-    "budget.participations=1e3": ["budget.participations=1000.0 is not legal", "legal: a whole number"],
+    "budget.participations=1e3": [
+        "budget.participations=1000.0 is not legal",
+        "legal: a whole number",
+    ],
     "evaluate.every=0": ["evaluate.every=0 is not legal", "legal: at least 1"],
-    "checkpoint.every_seconds=-1": ["checkpoint.every_seconds=-1.0 is not legal", "legal: at least 0"],
+    "checkpoint.every_seconds=-1": [
+        "checkpoint.every_seconds=-1.0 is not legal",
+        "legal: at least 0",
+    ],
     "force=maybe": ["force='maybe' is not legal", "legal: true or false"],
     "data_dir=5": ["data_dir=5 is not legal", "legal: a word or null"],
-    "executor=processes executor.workers=0": ["executor.workers=0 is not legal", "legal: auto, or at least 1"],
-    "executor=processes executor.workers=many": ["executor.workers='many' is not legal", "legal: auto, or at least 1"],
+    "executor=processes executor.workers=0": [
+        "executor.workers=0 is not legal",
+        "legal: auto, or at least 1",
+    ],
+    "executor=processes executor.workers=many": [
+        "executor.workers='many' is not legal",
+        "legal: auto, or at least 1",
+    ],
     "noise.rho=1.2": ["noise.rho=1.2", "must be a number in [0, 1]"],
     "noise.rho=-0.1": ["noise.rho=-0.1", "must be a number in [0, 1]"],
     "noise.rho=[0.1,0.2]": ["noise.rho=[0.1, 0.2] is not legal", "legal: a number"],
     "noise.rho=null": ["noise.rho=None is not legal", "legal: a number"],
     "noise.rho=${noise.rhoo}": ["noise.rho", "'noise.rhoo' not found", "legal: "],
     "method=fedprox method.mu=-1": ["method.mu=-1.0 is not legal", "legal: at least 0"],
-    "method=fedprox method.form=cubed": ["method.form='cubed' is not legal", "legal: squared, norm"],
+    "method=fedprox method.form=cubed": [
+        "method.form='cubed' is not legal",
+        "legal: squared, norm",
+    ],
     "method=fedcorr method.final=coteaching": ["method.final=", "coteaching", "legal: "],
     # pairs that cannot be
-    "scale=paper": ["scale=paper has no settings for dataset=digits", "legal: scale=laptop, scale=smoke"],
+    "scale=paper": [
+        "scale=paper has no settings for dataset=digits",
+        "legal: scale=laptop, scale=smoke",
+    ],
     "dataset=npz": ["dataset.path is missing", "legal: dataset.path=VALUE"],
-    "dataset=npz dataset.path=/nowhere/mine.npz": ["dataset.path", "/nowhere/mine.npz", ".npz file with train_images"],
+    "dataset=npz dataset.path=/nowhere/mine.npz": [
+        "dataset.path",
+        "/nowhere/mine.npz",
+        ".npz file with train_images",
+    ],
     "+dataset.path=mine.npz": ["dataset.path is unknown for digits", "legal: none"],
-    "dataset=mnist data_dir=/nowhere": ["mnist is not in /nowhere", "python -m benchmarks.data fetch mnist"],
+    "dataset=mnist data_dir=/nowhere": [
+        "mnist is not in /nowhere",
+        "python -m benchmarks.data fetch mnist",
+    ],
     "dataset=clothing1m data_dir=/nowhere": ["clothing1m", "/nowhere/clothing1m/images is missing"],
     "model=lenet5": ["model lenet5", "1x8x8 images are too small", "legal: "],
     "+model.depth=3": ["model digits_cnn", "'depth' is unknown", "legal: none"],
-    "federation.num_clients=2000": ["federation.num_clients=2000", "must be an integer in [1, 1437]"],
-    "federation.clients_per_round=9": ["federation.clients_per_round=9 is not legal", "legal: 1 to federation.num_clients=8"],
-    "budget.participations=3": ["budget.participations=3 is less than one round", "legal: at least federation.clients_per_round=4"],
+    "federation.num_clients=2000": [
+        "federation.num_clients=2000",
+        "must be an integer in [1, 1437]",
+    ],
+    "federation.clients_per_round=9": [
+        "federation.clients_per_round=9 is not legal",
+        "legal: 1 to federation.num_clients=8",
+    ],
+    "budget.participations=3": [
+        "budget.participations=3 is less than one round",
+        "legal: at least federation.clients_per_round=4",
+    ],
     "partition=centralized": ["federation.num_clients=8", "must be 1"],
-    "partition=classes_per_client partition.classes=11": ["partition.classes=11", "must be at most 10"],
-    "partition=classes_per_client": ["noise.name='rho_tau'", "must be combined with disjoint clients"],
+    "partition=classes_per_client partition.classes=11": [
+        "partition.classes=11",
+        "must be at most 10",
+    ],
+    "partition=classes_per_client": [
+        "noise.name='rho_tau'",
+        "must be combined with disjoint clients",
+    ],
     "noise.classes=11": ["noise.classes=11", "must be null or at most 10"],
     "noise=human": ["noise.path is missing", "legal: noise.path=VALUE"],
-    "method=poc method.d=3": ["method.d=3 is not legal", "legal: at least federation.clients_per_round=4"],
-    "method=fedcorr budget.participations=7": ["budget.participations=7", "legal: at least federation.num_clients=8"],
+    "method=poc method.d=3": [
+        "method.d=3 is not legal",
+        "legal: at least federation.clients_per_round=4",
+    ],
+    "method=fedcorr budget.participations=7": [
+        "budget.participations=7",
+        "legal: at least federation.num_clients=8",
+    ],
     # the command line itself
     "noise.rho=0.4,0.8": ["noise.rho=0.4,0.8 makes 2 cells", "legal: one value per key, or -m"],
     "noise.rho=[1,2": ["noise.rho=[1,2 cannot be read", "legal: key=value"],
@@ -101,18 +159,25 @@ MISTAKES = {
     # one wrong cell of a grid stops it before it starts
     "-m seed=1,2,x": ["seed='x' is not legal"],
     "-m method=fedavg,fedprox noise.rho=0.4,1.4": ["noise.rho=1.4"],
-    "-m federation.num_clients=8,2000": ["federation.num_clients=2000", "(cell scale=smoke federation.num_clients=2000)"],
+    "-m federation.num_clients=8,2000": [
+        "federation.num_clients=2000",
+        "(cell scale=smoke federation.num_clients=2000)",
+    ],
     "-m method=fedavg,poc +method.d=3": ["method.d is not a key", "legal: none"],
 }
 
 
 @pytest.mark.parametrize("typed", MISTAKES)
-def test_is_one_line_that_names_the_key_and_what_is_legal(typed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_is_one_line_that_names_the_key_and_what_is_legal(
+    typed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs = tmp_path / "runs"
     assert main(["scale=smoke", "executor=serial", f"runs_dir={runs}", *typed.split()]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("error: ") and shown.err.count("\n") == 1 and shown.err.endswith("\n")
+    assert (
+        shown.err.startswith("error: ") and shown.err.count("\n") == 1 and shown.err.endswith("\n")
+    )
     for words in MISTAKES[typed]:
         assert words in shown.err
     assert not runs.exists()
@@ -121,15 +186,35 @@ def test_is_one_line_that_names_the_key_and_what_is_legal(typed: str, tmp_path: 
 def test_damaged_record_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cell = ["scale=smoke", "executor=serial", f"runs_dir={tmp_path}"]
     assert main([*cell, "dry=true"]) == 0
-    folder = tmp_path / next(word for word in capsys.readouterr().out.replace("/", " ").split() if word.startswith("fedavg-digits-s1-"))
+    folder = tmp_path / next(
+        word
+        for word in capsys.readouterr().out.replace("/", " ").split()
+        if word.startswith("fedavg-digits-s1-")
+    )
     folder.mkdir()
     (folder / "record.json").write_text('{"status": "do')
     assert main(cell) == 2
-    assert capsys.readouterr().err == f"error: {folder}/record.json is damaged (JSONDecodeError); delete it to run the cell again\n"
+    assert (
+        capsys.readouterr().err
+        == f"error: {folder}/record.json is damaged (JSONDecodeError); delete it to run the cell again\n"
+    )
 
 
-def test_arrays_of_the_users_own_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arrays_of_the_users_own_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "mine.npz"
-    np.savez(path, train_images=np.zeros((4, 8, 8), np.uint8), train_labels=np.arange(3), test_images=np.zeros((2, 8, 8), np.uint8), test_labels=np.arange(2))
-    assert main(["scale=smoke", "dataset=npz", f"dataset.path={path}", f"runs_dir={tmp_path / 'runs'}"]) == 2
+    np.savez(
+        path,
+        train_images=np.zeros((4, 8, 8), np.uint8),
+        train_labels=np.arange(3),
+        test_images=np.zeros((2, 8, 8), np.uint8),
+        test_labels=np.arange(2),
+    )
+    assert (
+        main(
+            ["scale=smoke", "dataset=npz", f"dataset.path={path}", f"runs_dir={tmp_path / 'runs'}"]
+        )
+        == 2
+    )
     assert capsys.readouterr().err == f"error: {path} has 4 train_images but 3 train_labels\n"

@@ -22,7 +22,10 @@ def epoch(client: LocalClient, batch_size: int, seed: int = 0, **others: Any) ->
     return list(client.batches(batch_size, "train", *streams(seed), **others))
 
 
-@pytest.mark.parametrize(("num_samples", "batch_size", "sizes"), [(23, 10, [10, 10, 3]), (21, 10, [10, 10, 1]), (20, 10, [10, 10]), (3, 10, [3]), (1, 1, [1])])
+@pytest.mark.parametrize(
+    ("num_samples", "batch_size", "sizes"),
+    [(23, 10, [10, 10, 3]), (21, 10, [10, 10, 1]), (20, 10, [10, 10]), (3, 10, [3]), (1, 1, [1])],
+)
 def test_epoch_holds_each_sample_once_and_keeps_the_last_short_batch(
     make_client: Callable[..., LocalClient], num_samples: int, batch_size: int, sizes: list[int]
 ) -> None:
@@ -32,8 +35,12 @@ def test_epoch_holds_each_sample_once_and_keeps_the_last_short_batch(
     order = torch.cat([batch.index for batch in batches])
     assert sorted(order.tolist()) == list(range(num_samples))
     assert torch.equal(torch.cat([batch.y for batch in batches]), client.labels[order])
-    assert torch.equal(torch.cat([batch.x for batch in batches]), client.images(order)), "digits are trained on as they are"
-    assert [(batch.epoch, batch.step) for batch in batches] == [(4, step) for step in range(len(sizes))]
+    assert torch.equal(torch.cat([batch.x for batch in batches]), client.images(order)), (
+        "digits are trained on as they are"
+    )
+    assert [(batch.epoch, batch.step) for batch in batches] == [
+        (4, step) for step in range(len(sizes))
+    ]
     assert (client.samples_trained, client.samples_scored) == (num_samples, num_samples)
 
 
@@ -44,7 +51,9 @@ def test_order_comes_from_the_generator_alone(make_client: Callable[..., LocalCl
     torch.manual_seed(1)
     first = orders(0, 10)
     torch.manual_seed(2)
-    assert first == orders(0, 10) == orders(0, 7), "neither the global generator nor the size of a batch has a say"
+    assert first == orders(0, 10) == orders(0, 7), (
+        "neither the global generator nor the size of a batch has a say"
+    )
     assert first != orders(1, 10)
     assert first == torch.randperm(40, generator=streams()[0]).tolist()
 
@@ -59,19 +68,32 @@ def test_subset_is_a_shuffled_epoch_of_its_own(make_client: Callable[..., LocalC
     assert client.samples_trained == 5
 
 
-def test_long_epoch_is_made_in_chunks_without_a_seam(make_client: Callable[..., LocalClient], digits: Any) -> None:
+def test_long_epoch_is_made_in_chunks_without_a_seam(
+    make_client: Callable[..., LocalClient], digits: Any
+) -> None:
     """EPOCH_CHUNK + 5 samples with batches of 100: chunks of whole batches, one short batch at the very end."""
     count = EPOCH_CHUNK + 5
     positions = torch.arange(count) % len(digits.train_labels)
     labels = torch.from_numpy(digits.train_labels)[positions]
-    client = LocalClient(0, positions, labels, labels, {}, executors.Pictures(digits.train, digits.views), 10, lambda: pytest.fail("no network is needed"))
+    client = LocalClient(
+        0,
+        positions,
+        labels,
+        labels,
+        {},
+        executors.Pictures(digits.train, digits.views),
+        10,
+        lambda: pytest.fail("no network is needed"),
+    )
     batches = epoch(client, 100)
     assert [len(batch.x) for batch in batches] == [100] * (count // 100) + [count % 100]
     assert [batch.step for batch in batches] == list(range(len(batches)))
     assert len(torch.cat([batch.index for batch in batches]).unique()) == count
 
 
-def test_changed_labels_are_what_the_next_epoch_trains_on(make_client: Callable[..., LocalClient]) -> None:
+def test_changed_labels_are_what_the_next_epoch_trains_on(
+    make_client: Callable[..., LocalClient],
+) -> None:
     client = make_client()
     given = client.given.clone()
     client.labels = torch.nn.functional.one_hot(9 - client.labels, 10).float()
@@ -80,7 +102,9 @@ def test_changed_labels_are_what_the_next_epoch_trains_on(make_client: Callable[
     assert torch.equal(client.given, given)
 
 
-def test_reply_owns_its_vectors(make_client: Callable[..., LocalClient], initial_vector: torch.Tensor) -> None:
+def test_reply_owns_its_vectors(
+    make_client: Callable[..., LocalClient], initial_vector: torch.Tensor
+) -> None:
     client = make_client()
     net = client.network(initial_vector)
     reply = client.reply({"model": net.vector}, loss=0.5)
@@ -89,12 +113,17 @@ def test_reply_owns_its_vectors(make_client: Callable[..., LocalClient], initial
     assert (reply.client_id, reply.num_samples, reply.values) == (0, 40, {"loss": 0.5})
 
 
-def test_lent_networks_of_one_task_are_different_and_used_again_by_the_next(open_run: Callable[..., Run]) -> None:
+def test_lent_networks_of_one_task_are_different_and_used_again_by_the_next(
+    open_run: Callable[..., Run],
+) -> None:
     run = open_run("method=coteaching")
     shop = run.executor._workshop  # type: ignore[attr-defined]
     for ids in ([0], [1, 2]):
         run.fleet.ask(ids, run.method.local_update, run.method.payload, run.context("train"))
-        assert len(shop._networks) == 2 and shop._networks[0].vector.data_ptr() != shop._networks[1].vector.data_ptr()
+        assert (
+            len(shop._networks) == 2
+            and shop._networks[0].vector.data_ptr() != shop._networks[1].vector.data_ptr()
+        )
 
 
 def reachable(start: Any) -> list[Any]:
@@ -102,7 +131,11 @@ def reachable(start: Any) -> list[Any]:
     seen, waiting, found = {id(start)}, [start], [start]
     while waiting:
         for value in gc.get_referents(waiting.pop()):
-            if id(value) in seen or isinstance(value, (type, type(gc))) or (isinstance(value, dict) and "__builtins__" in value):
+            if (
+                id(value) in seen
+                or isinstance(value, (type, type(gc)))
+                or (isinstance(value, dict) and "__builtins__" in value)
+            ):
                 continue
             seen.add(id(value))
             waiting.append(value)
@@ -112,13 +145,28 @@ def reachable(start: Any) -> list[Any]:
 
 def holds(objects: list[Any], labels: np.ndarray) -> bool:
     """Whether some array among the objects has these labels."""
-    arrays = [value.numpy() if isinstance(value, torch.Tensor) else value for value in objects if isinstance(value, (torch.Tensor, np.ndarray))]
-    return any(array.dtype.kind in "iu" and array.size == labels.size and np.array_equal(array.ravel(), labels) for array in arrays)
+    arrays = [
+        value.numpy() if isinstance(value, torch.Tensor) else value
+        for value in objects
+        if isinstance(value, (torch.Tensor, np.ndarray))
+    ]
+    return any(
+        array.dtype.kind in "iu"
+        and array.size == labels.size
+        and np.array_equal(array.ravel(), labels)
+        for array in arrays
+    )
 
 
-def test_neither_client_nor_worker_nor_fleet_holds_a_true_label(open_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_client_nor_worker_nor_fleet_holds_a_true_label(
+    open_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = open_run()
-    truth, test_truth, noisy = run.dataset.train_labels, run.dataset.test_labels, run.scene.noise.labels
+    truth, test_truth, noisy = (
+        run.dataset.train_labels,
+        run.dataset.test_labels,
+        run.scene.noise.labels,
+    )
     seen: list[Any] = []
     half = run.executor._workshop.method  # type: ignore[attr-defined]
 
@@ -130,19 +178,36 @@ def test_neither_client_nor_worker_nor_fleet_holds_a_true_label(open_run: Callab
     run.fleet.ask([0], look, run.method.payload, run.context("train"))
     assert holds(seen, noisy), "the search finds what is there"
     assert not holds(seen, truth) and not holds(seen, test_truth)
-    for part in (part for part, rate in zip(run.scene.parts, run.scene.noise.client_rate, strict=True) if rate > 0):
+    for part in (
+        part
+        for part, rate in zip(run.scene.parts, run.scene.noise.client_rate, strict=True)
+        if rate > 0
+    ):
         assert not holds(seen, truth[part])
-    assert not any(isinstance(value, (type(run.dataset), type(run.scene), type(run.scene.noise))) for value in seen)
+    assert not any(
+        isinstance(value, (type(run.dataset), type(run.scene), type(run.scene.noise)))
+        for value in seen
+    )
 
     at_the_server = reachable([run.method, run.fleet])
-    assert holds(at_the_server, noisy) and not holds(at_the_server, truth) and not holds(at_the_server, test_truth)
+    assert (
+        holds(at_the_server, noisy)
+        and not holds(at_the_server, truth)
+        and not holds(at_the_server, test_truth)
+    )
 
 
 def test_size_on_the_wire() -> None:
     assert size_in_bytes(torch.zeros(3, 5)) == 60
     assert size_in_bytes(torch.zeros(7, dtype=torch.bool)) == 7
-    assert size_in_bytes(np.zeros(4)) == 32 and size_in_bytes(np.float32(1)) == 4 and size_in_bytes(np.int64(1)) == 8
-    assert size_in_bytes({"a": 1, "b": 2.5, "c": [1.0, torch.zeros(2)], "d": "a word", "e": None}) == 8 + 8 + (8 + 8)
+    assert (
+        size_in_bytes(np.zeros(4)) == 32
+        and size_in_bytes(np.float32(1)) == 4
+        and size_in_bytes(np.int64(1)) == 8
+    )
+    assert size_in_bytes(
+        {"a": 1, "b": 2.5, "c": [1.0, torch.zeros(2)], "d": "a word", "e": None}
+    ) == 8 + 8 + (8 + 8)
 
 
 def test_meter_counts_visits_models_bytes_and_samples(open_run: Callable[..., Run]) -> None:
@@ -151,7 +216,14 @@ def test_meter_counts_visits_models_bytes_and_samples(open_run: Callable[..., Ru
     ctx, ids = run.context("train"), [1, 2, 5, 7]
     run.fleet.ask(ids, run.method.local_update, run.method.payload, ctx, participation=True)
     size, samples = 4 * len(run.method.models["model"]), int(run.fleet.sizes[ids].sum())
-    expected = Meter(participations=4, models_down=4, models_up=4, bytes_down=4 * size, bytes_up=4 * size, samples_trained=3 * samples)
+    expected = Meter(
+        participations=4,
+        models_down=4,
+        models_up=4,
+        bytes_down=4 * size,
+        bytes_up=4 * size,
+        samples_trained=3 * samples,
+    )
     assert run.fleet.meter == expected
 
 
@@ -162,14 +234,26 @@ def test_meter_counts_what_methods_send_besides(open_run: Callable[..., Run]) ->
     ids = run.method.select(run.fleet, ctx)
     size = 4 * len(run.method.models["model"])
     everyone = int(run.fleet.sizes.sum())
-    assert run.fleet.meter == Meter(contacts=8, models_down=8, bytes_down=8 * size, bytes_up=8 * 8, samples_scored=everyone)
+    assert run.fleet.meter == Meter(
+        contacts=8, models_down=8, bytes_down=8 * size, bytes_up=8 * 8, samples_scored=everyone
+    )
     run.fleet.ask(ids, run.method.local_update, run.method.payload, ctx, participation=True)
-    assert (run.fleet.meter.participations, run.fleet.meter.contacts, run.fleet.meter.bytes_down) == (4, 8, 12 * size)
+    assert (
+        run.fleet.meter.participations,
+        run.fleet.meter.contacts,
+        run.fleet.meter.bytes_down,
+    ) == (4, 8, 12 * size)
 
 
 def test_fleet_keeps_what_clients_keep(open_run: Callable[..., Run]) -> None:
     run = open_run("method=lsg")
-    run.fleet.ask([2], run.method.local_update, run.method.payload, run.context("train"), participation=True)
-    assert set(run.fleet.states) == {2} and run.fleet.state(2)["epochs"] == 1 and run.fleet.state(3) == {}
+    run.fleet.ask(
+        [2], run.method.local_update, run.method.payload, run.context("train"), participation=True
+    )
+    assert (
+        set(run.fleet.states) == {2}
+        and run.fleet.state(2)["epochs"] == 1
+        and run.fleet.state(3) == {}
+    )
     assert torch.equal(run.fleet.labels(2), run.fleet.given(2)) and run.fleet.changed_labels == {}
     assert np.array_equal(run.fleet.given(2).numpy(), run.scene.noise.labels[run.scene.parts[2]])

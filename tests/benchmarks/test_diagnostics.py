@@ -30,19 +30,36 @@ def scene() -> Scene:
 def fleet(changed: Mapping[int, list[Any]]) -> Fleet:
     """Some clients have changed their labels; nobody is asked for anything, so nothing needs an executor."""
     labels = {k: torch.tensor(values) for k, values in changed.items()}
-    return Fleet(cast(Executor, None), PARTS, torch.from_numpy(GIVEN), torch.zeros, drops_nonfinite=False, changed_labels=labels)
+    return Fleet(
+        cast(Executor, None),
+        PARTS,
+        torch.from_numpy(GIVEN),
+        torch.zeros,
+        drops_nonfinite=False,
+        changed_labels=labels,
+    )
 
 
 def test_detection_of_clients(scene: Scene) -> None:
     """Held noisy: 0, 1, 3. Hits 2 of 3 found, 2 of 2 there are; F1 = 2 * 2 / (3 + 2)."""
     scores = diagnostics.client_scores(Diagnosis(noisy_clients=[0, 1, 3]), scene)
-    assert scores == {"clients/precision": pytest.approx(2 / 3), "clients/recall": 1.0, "clients/f1": pytest.approx(0.8)}
+    assert scores == {
+        "clients/precision": pytest.approx(2 / 3),
+        "clients/recall": 1.0,
+        "clients/f1": pytest.approx(0.8),
+    }
     truth, found = [0, 1, 0, 1], [1, 1, 0, 1]
-    assert [*scores.values()] == pytest.approx([score(truth, found) for score in (precision_score, recall_score, f1_score)])
+    assert [*scores.values()] == pytest.approx(
+        [score(truth, found) for score in (precision_score, recall_score, f1_score)]
+    )
 
 
 def test_nothing_found_and_nothing_to_find(scene: Scene) -> None:
-    assert diagnostics.client_scores(Diagnosis(noisy_clients=[]), scene) == {"clients/precision": 0.0, "clients/recall": 0.0, "clients/f1": 0.0}
+    assert diagnostics.client_scores(Diagnosis(noisy_clients=[]), scene) == {
+        "clients/precision": 0.0,
+        "clients/recall": 0.0,
+        "clients/f1": 0.0,
+    }
     nothing = np.zeros(3, dtype=bool)
     assert diagnostics.detection("x", nothing, nothing) == {"x/precision": 0.0}
     assert diagnostics.client_scores(Diagnosis(), scene) == {}
@@ -50,7 +67,9 @@ def test_nothing_found_and_nothing_to_find(scene: Scene) -> None:
 
 def test_auroc_counts_ties_half(scene: Scene) -> None:
     """Noisy clients score 3 and 1, clean ones 1 and 0: of four pairs three are won and one is a tie, (3 + 0.5) / 4."""
-    scores = diagnostics.client_scores(Diagnosis(client_scores=np.array([1.0, 3.0, 0.0, 1.0])), scene)
+    scores = diagnostics.client_scores(
+        Diagnosis(client_scores=np.array([1.0, 3.0, 0.0, 1.0])), scene
+    )
     assert scores == {"clients/auroc": 0.875}
     rng = np.random.default_rng(0)
     values, truth = rng.integers(0, 5, 50).astype(float), rng.random(50) < 0.4
@@ -72,7 +91,11 @@ def test_error_of_the_noise_rates(scene: Scene) -> None:
 def test_detection_of_samples_is_over_the_judged_clients(scene: Scene) -> None:
     """Clients 1 and 2 are judged: found are samples 3 and 6, wrong are 3 and 4. One hit of two found, of two there are."""
     masks = {1: np.array([True, False, False]), 2: np.array([True])}
-    assert diagnostics.sample_scores(masks, scene) == {"samples/precision": 0.5, "samples/recall": 0.5, "samples/f1": 0.5}
+    assert diagnostics.sample_scores(masks, scene) == {
+        "samples/precision": 0.5,
+        "samples/recall": 0.5,
+        "samples/f1": 0.5,
+    }
     assert diagnostics.sample_scores({}, scene) == diagnostics.sample_scores(None, scene) == {}
 
 
@@ -80,20 +103,37 @@ def test_correction_of_labels_is_over_all_clients(scene: Scene) -> None:
     """Nine samples, six right as given. Client 1: 3 and 4 repaired, 5 spoilt; client 3: 8 replaced by another wrong label. Then 7 are right."""
     labels = {1: np.array([0, 1, 0]), 3: np.array([1, 1])}
     scores = diagnostics.label_scores(labels, fleet({}), scene)
-    assert scores == {"labels/accuracy_before": 6 / 9, "labels/accuracy_after": 7 / 9, "labels/fixed": 2.0, "labels/harmed": 1.0}
+    assert scores == {
+        "labels/accuracy_before": 6 / 9,
+        "labels/accuracy_after": 7 / 9,
+        "labels/fixed": 2.0,
+        "labels/harmed": 1.0,
+    }
 
 
 def test_working_labels_are_scored_when_the_method_names_none(scene: Scene) -> None:
     soft = [[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.0, 0.1, 0.9]]  # arg max 0, 1, 2: all true
     scores = diagnostics.label_scores(None, fleet({1: soft}), scene)
-    assert scores == {"labels/accuracy_before": 6 / 9, "labels/accuracy_after": 8 / 9, "labels/fixed": 2.0, "labels/harmed": 0.0}
+    assert scores == {
+        "labels/accuracy_before": 6 / 9,
+        "labels/accuracy_after": 8 / 9,
+        "labels/fixed": 2.0,
+        "labels/harmed": 0.0,
+    }
     assert diagnostics.label_scores(None, fleet({}), scene) == {}
-    assert diagnostics.label_scores({}, fleet({1: soft}), scene) == {}, "a method that names labels is scored on those alone"
+    assert diagnostics.label_scores({}, fleet({1: soft}), scene) == {}, (
+        "a method that names labels is scored on those alone"
+    )
 
 
 def test_audit_of_changed_labels(scene: Scene) -> None:
     """Client 1 held labels 0 2 2 (sample 4 wrong, true 0 1 2) and now holds 0 1 1; the mask found 4 and 5. Client 3 keeps 1 0, its 8 wrong."""
-    audit = diagnostics.label_audit(fleet({1: [0, 1, 1]}), {1: torch.tensor([0, 2, 2])}, {1: np.array([False, True, True])}, scene)
+    audit = diagnostics.label_audit(
+        fleet({1: [0, 1, 1]}),
+        {1: torch.tensor([0, 2, 2])},
+        {1: np.array([False, True, True])},
+        scene,
+    )
     assert audit["label_confusion"].tolist() == [[3, 0, 0], [0, 3, 0], [1, 1, 1]]
     assert audit["label_noise"] == pytest.approx([0, 1 / 3, 0, 1 / 2])
     assert audit["sample_detection"] == [[1, 1, 1, 0, 1]]
@@ -101,23 +141,40 @@ def test_audit_of_changed_labels(scene: Scene) -> None:
 
 def test_audit_judges_by_the_given_labels_where_none_changed_before(scene: Scene) -> None:
     """As given, samples 3 and 4 are wrong and 5 is right; the mask has 3 and 5."""
-    audit = diagnostics.label_audit(fleet({1: [0, 2, 2]}), {}, {1: np.array([True, False, True])}, scene)
+    audit = diagnostics.label_audit(
+        fleet({1: [0, 2, 2]}), {}, {1: np.array([True, False, True])}, scene
+    )
     assert audit["sample_detection"] == [[1, 1, 1, 1, 0]]
 
 
 def test_no_audit_without_a_change(scene: Scene) -> None:
     assert diagnostics.label_audit(fleet({}), {}, {1: np.zeros(3, dtype=bool)}, scene) == {}
-    assert diagnostics.label_audit(fleet({1: [1, 2, 2]}), {}, None, scene) == {}, "the labels as given"
-    assert diagnostics.label_audit(fleet({1: [0, 1, 2]}), {1: torch.tensor([0, 1, 2])}, None, scene) == {}
+    assert diagnostics.label_audit(fleet({1: [1, 2, 2]}), {}, None, scene) == {}, (
+        "the labels as given"
+    )
+    assert (
+        diagnostics.label_audit(fleet({1: [0, 1, 2]}), {1: torch.tensor([0, 1, 2])}, None, scene)
+        == {}
+    )
 
 
 def test_all_scores_together(scene: Scene) -> None:
-    diagnosis = Diagnosis(noisy_clients=[1], noisy_samples={2: np.array([False])}, values={"cutoff": 0.25})
+    diagnosis = Diagnosis(
+        noisy_clients=[1], noisy_samples={2: np.array([False])}, values={"cutoff": 0.25}
+    )
     scores = diagnostics.score(diagnosis, fleet({}), scene)
-    assert scores == {"method/cutoff": 0.25, "clients/precision": 1.0, "clients/recall": 0.5, "clients/f1": pytest.approx(2 / 3), "samples/precision": 0.0}
+    assert scores == {
+        "method/cutoff": 0.25,
+        "clients/precision": 1.0,
+        "clients/recall": 0.5,
+        "clients/f1": pytest.approx(2 / 3),
+        "samples/precision": 0.0,
+    }
     assert all(type(value) is float for value in scores.values())
 
 
 def test_samples_without_a_client_are_not_held() -> None:
-    held = diagnostics.held(Scene(PARTS, CLEAN, noise.record(CLEAN, GIVEN, np.zeros(4), PARTS, 3, "by hand"), 3))
+    held = diagnostics.held(
+        Scene(PARTS, CLEAN, noise.record(CLEAN, GIVEN, np.zeros(4), PARTS, 3, "by hand"), 3)
+    )
     assert held.tolist() == [True] * 9 + [False]

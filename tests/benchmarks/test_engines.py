@@ -52,7 +52,10 @@ def a_step(net: Network, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def close(first: Any, second: Any, tolerance: float = 2e-5) -> bool:
-    return all(torch.allclose(a, b, atol=tolerance, rtol=tolerance) for a, b in zip(first, second, strict=True))
+    return all(
+        torch.allclose(a, b, atol=tolerance, rtol=tolerance)
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 @pytest.mark.parametrize("part", ["forward", "features"])
@@ -63,7 +66,11 @@ def test_a_pure_pass_gives_output_gradient_and_batch_norm_statistics(part: str) 
     (gradient,) = torch.autograd.grad((output**2).sum(), weights)
     expected = net.plain(part, images())
     (expected**2).sum().backward()
-    assert torch.equal(output, expected) and torch.equal(buffers, net.buffers) and not torch.equal(buffers, Network(module()).buffers)
+    assert (
+        torch.equal(output, expected)
+        and torch.equal(buffers, net.buffers)
+        and not torch.equal(buffers, Network(module()).buffers)
+    )
     assert torch.allclose(gradient, net.grad, atol=1e-6)
 
 
@@ -81,23 +88,42 @@ def test_the_compiled_engine_equals_the_module_and_leaves_short_batches_to_it() 
 
 @needs_compiler
 @pytest.mark.parametrize("method", ["fedavg", "lsg"])
-def test_a_compiled_run_equals_a_plain_one_and_repeats_to_the_byte_whatever_the_executor(configure: Callable[..., RunConfig], method: str) -> None:
+def test_a_compiled_run_equals_a_plain_one_and_repeats_to_the_byte_whatever_the_executor(
+    configure: Callable[..., RunConfig], method: str
+) -> None:
     plain = loop(configure(f"method={method}", "train.compile=false"))
-    compiled = [loop(configure(f"method={method}", "train.compile=true", f"executor={name}", "force=true")) for name in ("serial", "processes")]
+    compiled = [
+        loop(configure(f"method={method}", "train.compile=true", f"executor={name}", "force=true"))
+        for name in ("serial", "processes")
+    ]
     assert learnt(compiled[0]) == learnt(compiled[1])
     first, second = compiled[0].method.models["model"], plain.method.models["model"]
-    assert torch.allclose(first, second, atol=1e-5) and not torch.equal(first, second), "equal to the last bit: was anything compiled?"
+    assert torch.allclose(first, second, atol=1e-5) and not torch.equal(first, second), (
+        "equal to the last bit: was anything compiled?"
+    )
 
 
-def test_auto_compiles_long_runs_only(configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_compiles_long_runs_only(
+    configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from benchmarks import compiled
 
     monkeypatch.setattr(compiled.CompiledEngine, "prepare", lambda self, shape: None)
     monkeypatch.setattr(compiled.shutil, "which", lambda name: f"/usr/bin/{name}")
     sizes = np.array([500, 495])  # 50 steps an epoch for both
-    config = configure("train.compile=auto", "train.local_epochs=5", "train.batch_size=10", "budget.participations=199")
+    config = configure(
+        "train.compile=auto",
+        "train.local_epochs=5",
+        "train.batch_size=10",
+        "budget.participations=199",
+    )
     assert compiled.choose(config, sizes, (1, 8, 8), module) is None
-    config = configure("train.compile=auto", "train.local_epochs=5", "train.batch_size=10", "budget.participations=200")
+    config = configure(
+        "train.compile=auto",
+        "train.local_epochs=5",
+        "train.batch_size=10",
+        "budget.participations=200",
+    )
     assert compiled.choose(config, sizes, (1, 8, 8), module) is not None
     monkeypatch.setattr(compiled.shutil, "which", lambda name: None)
     assert compiled.choose(config, sizes, (1, 8, 8), module) is None
@@ -105,22 +131,32 @@ def test_auto_compiles_long_runs_only(configure: Callable[..., RunConfig], monke
         compiled.choose(configure("train.compile=true"), sizes, (1, 8, 8), module)
 
 
-def test_compiling_does_not_change_the_identity_of_a_run(configure: Callable[..., RunConfig]) -> None:
+def test_compiling_does_not_change_the_identity_of_a_run(
+    configure: Callable[..., RunConfig],
+) -> None:
     assert configure("train.compile=true").run_id == configure("train.compile=false").run_id
-    with pytest.raises(UserError, match="train.compile='yes please' is not legal; legal: auto, true, false"):
+    with pytest.raises(
+        UserError, match="train.compile='yes please' is not legal; legal: auto, true, false"
+    ):
         configure("train.compile=yes please")
 
 
 def test_lockstep_stacks_equal_shapes_and_lets_clients_part_ways() -> None:
     """Three clients with 2, 2 and 3 steps, the second with a short batch in its last."""
     engine = LockstepEngine(module)
-    batches = [[images(4, 0), images(4, 1)], [images(4, 2), images(3, 3)], [images(4, 4), images(4, 5), images(4, 6)]]
+    batches = [
+        [images(4, 0), images(4, 1)],
+        [images(4, 2), images(3, 3)],
+        [images(4, 4), images(4, 5), images(4, 6)],
+    ]
 
     def visit(own: list[Tensor], net: Network) -> list[Any]:
         return [a_step(net, x) for x in own]
 
     nets = [Network(module(), engine) for _ in batches]
-    stacked = engine.together([partial(visit, own, net) for own, net in zip(batches, nets, strict=True)])
+    stacked = engine.together(
+        [partial(visit, own, net) for own, net in zip(batches, nets, strict=True)]
+    )
     for ours, own in zip(stacked, batches, strict=True):
         for step, expected in zip(ours, visit(own, Network(module())), strict=True):
             assert close(step, expected)
@@ -138,7 +174,9 @@ def test_features_and_head_apart_pass_gradients_on_in_lockstep() -> None:
     assert close(ours, [gradient(Network(module()))] * 2)
 
 
-def test_an_error_of_one_client_ends_the_round_instead_of_waiting_for_ever(configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_one_client_ends_the_round_instead_of_waiting_for_ever(
+    configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = configure("executor=vectorized")
     original = FedAvg.local_update
 
@@ -152,27 +190,61 @@ def test_an_error_of_one_client_ends_the_round_instead_of_waiting_for_ever(confi
         loop(config)
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedprox", "median", "arfl", "symmetric_ce", "lsg", "coteaching", "rofl", "fedcorr", "feddyn"])
-def test_vectorized_equals_serial_up_to_rounding(configure: Callable[..., RunConfig], method: str) -> None:
+@pytest.mark.parametrize(
+    "method",
+    [
+        "fedavg",
+        "fedprox",
+        "median",
+        "arfl",
+        "symmetric_ce",
+        "lsg",
+        "coteaching",
+        "rofl",
+        "fedcorr",
+        "feddyn",
+    ],
+)
+def test_vectorized_equals_serial_up_to_rounding(
+    configure: Callable[..., RunConfig], method: str
+) -> None:
     """On clients of unequal sizes, so that some wait for others with shorter batches."""
-    overrides = (f"method={method}", "partition=dirichlet", "budget.participations=16", "force=true")
-    serial, stacked = (loop(configure(*overrides, f"executor={name}")) for name in ("serial", "vectorized"))
+    overrides = (
+        f"method={method}",
+        "partition=dirichlet",
+        "budget.participations=16",
+        "force=true",
+    )
+    serial, stacked = (
+        loop(configure(*overrides, f"executor={name}")) for name in ("serial", "vectorized")
+    )
     for name, model in serial.method.models.items():
         assert torch.allclose(model, stacked.method.models[name], atol=1e-4, rtol=1e-3)
-    assert [row["participations"] for row in serial.curve] == [row["participations"] for row in stacked.curve]
+    assert [row["participations"] for row in serial.curve] == [
+        row["participations"] for row in stacked.curve
+    ]
 
 
 @pytest.mark.parametrize("name", ["lenet5", "cnn9", "mlp", "digits_cnn", "resnet18"])
 def test_networks_have_a_pure_form(name: str) -> None:
     net = Network(models.build(name, 4, (3, 32, 32)))
-    output, buffers = Pure(net.module, "forward").run(net.weights, net.buffers, torch.zeros(2, 3, 32, 32))
+    output, buffers = Pure(net.module, "forward").run(
+        net.weights, net.buffers, torch.zeros(2, 3, 32, 32)
+    )
     assert output.shape == (2, 4) and buffers.shape == net.buffers.shape
 
 
-def test_a_run_that_cannot_start_says_so_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_that_cannot_start_says_so_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from benchmarks import run
 
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert run.main(["scale=smoke", "train.compile=true", "executor=serial", f"runs_dir={tmp_path}"]) == 2
+    assert (
+        run.main(["scale=smoke", "train.compile=true", "executor=serial", f"runs_dir={tmp_path}"])
+        == 2
+    )
     legal = "legal here: train.compile=false, or CXX=..."
-    assert capsys.readouterr().err.splitlines() == [f"error: train.compile=true needs a C++ compiler, and no-such-compiler is not found; {legal}"]
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: train.compile=true needs a C++ compiler, and no-such-compiler is not found; {legal}"
+    ]

@@ -19,9 +19,16 @@ def configured(*overrides: str) -> RunConfig:
     return config
 
 
-def record(seconds: float, *overrides: str, participations: int = 16, status: str = "done") -> dict[str, Any]:
+def record(
+    seconds: float, *overrides: str, participations: int = 16, status: str = "done"
+) -> dict[str, Any]:
     time = {"seconds_method": 0.75 * seconds, "seconds_evaluation": 0.25 * seconds}
-    return {"status": status, "config": configured(*overrides).science(), "cost": {"participations": participations}, "time": time}
+    return {
+        "status": status,
+        "config": configured(*overrides).science(),
+        "cost": {"participations": participations},
+        "time": time,
+    }
 
 
 def test_same_training_settings_are_preferred() -> None:
@@ -33,7 +40,9 @@ def test_same_training_settings_are_preferred() -> None:
 
 def test_fedavg_stands_in_for_a_method_that_has_not_run() -> None:
     assert estimate(configured("method=fedprox"), [record(8)]) == Estimate(16, rough=True)
-    assert estimate(configured("method=fedprox"), [record(8), record(10, "method=fedprox")]) == Estimate(20, rough=False)
+    assert estimate(
+        configured("method=fedprox"), [record(8), record(10, "method=fedprox")]
+    ) == Estimate(20, rough=False)
     assert estimate(configured(), [record(8, "method=fedprox")]) is None
     assert estimate(configured(), [record(8, "model=mlp")]) is None
 
@@ -59,7 +68,10 @@ def test_only_finished_runs_tell_a_speed(tmp_path: Path) -> None:
     assert measured(tmp_path / "nothing") == []
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (90, "1.5 min"), (5400, "1.5 h"), (216000, "2.5 d")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59, "59 s"), (90, "1.5 min"), (5400, "1.5 h"), (216000, "2.5 d")],
+)
 def test_durations_are_short(seconds: float, text: str) -> None:
     assert duration(seconds) == text and str(Estimate(seconds, True)) == f"~{text}"
 
@@ -70,16 +82,37 @@ def test_total_says_what_it_does_not_know() -> None:
     assert total([None, None]) == "? for 2 cells"
 
 
-def test_dry_run_shows_the_time_of_what_is_to_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_shows_the_time_of_what_is_to_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     done = configured()
     folder = tmp_path / done.run_id
     folder.mkdir()
     (folder / "record.json").write_text(json.dumps(record(8, participations=32)))
-    assert main(["-m", *CELL, f"runs_dir={tmp_path}", "noise=none,rho_tau", "method=fedavg,fedprox", "dry=true"]) == 0
+    assert (
+        main(
+            [
+                "-m",
+                *CELL,
+                f"runs_dir={tmp_path}",
+                "noise=none,rho_tau",
+                "method=fedavg,fedprox",
+                "dry=true",
+            ]
+        )
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     assert "4 cells, 1 done, ~24 s left" in lines[0]
-    shown = {line.split("\u2502")[1].strip(): line.split("\u2502")[3].strip() for line in lines if "method=" in line}
-    by_cell = {tuple(sorted(word for word in key.split() if word.startswith(("method", "noise")))): value for key, value in shown.items()}
+    shown = {
+        line.split("\u2502")[1].strip(): line.split("\u2502")[3].strip()
+        for line in lines
+        if "method=" in line
+    }
+    by_cell = {
+        tuple(sorted(word for word in key.split() if word.startswith(("method", "noise")))): value
+        for key, value in shown.items()
+    }
     assert by_cell == {
         ("method=fedavg", "noise=rho_tau"): "",
         ("method=fedavg", "noise=none"): "8 s",

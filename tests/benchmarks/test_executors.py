@@ -61,7 +61,11 @@ def ask(run: Run, task: Callable[..., Reply], ids: list[int]) -> list[Reply]:
 
 def test_results_come_back_in_the_order_of_the_clients(troubled: Run) -> None:
     replies = ask(troubled, Troubled.sleeps, [0, 5, 2, 7, 1])
-    assert [reply.values["id"] for reply in replies] == [reply.client_id for reply in replies] == [0, 5, 2, 7, 1]
+    assert (
+        [reply.values["id"] for reply in replies]
+        == [reply.client_id for reply in replies]
+        == [0, 5, 2, 7, 1]
+    )
     assert len({reply.values["process"] for reply in replies} - {os.getpid()}) == 2
 
 
@@ -87,7 +91,10 @@ def test_reply_that_cannot_be_sent_is_told(troubled: Run) -> None:
 
 
 def test_worker_killed_at_work_is_told(troubled: Run) -> None:
-    with pytest.raises(WorkerError, match="^a worker process died .*; the same command goes on from the last checkpoint$"):
+    with pytest.raises(
+        WorkerError,
+        match="^a worker process died .*; the same command goes on from the last checkpoint$",
+    ):
         ask(troubled, Troubled.dies, [3, 4])
 
 
@@ -105,32 +112,61 @@ def test_closing_ends_workers_that_are_still_busy(troubled: Run) -> None:
     assert isinstance(executor, Processes)
     ctx = troubled.context("train")
     with pytest.raises(WorkerError):
-        troubled.fleet.ask([0, 1], Troubled.sleeps, lambda k, ctx: executor._processes[1].kill() or Payload({}, {}), ctx)  # type: ignore[func-returns-value]
+        troubled.fleet.ask(
+            [0, 1],
+            Troubled.sleeps,
+            lambda k, ctx: executor._processes[1].kill() or Payload({}, {}),
+            ctx,
+        )  # type: ignore[func-returns-value]
     executor.close()
     assert [process.exitcode for process in executor._processes] == [0, -signal.SIGKILL]
 
 
-@pytest.mark.parametrize("executor", [["executor=serial"], ["executor=processes", "executor.workers=2"]], ids=["serial", "processes"])
+@pytest.mark.parametrize(
+    "executor",
+    [["executor=serial"], ["executor=processes", "executor.workers=2"]],
+    ids=["serial", "processes"],
+)
 def test_failure_reads_the_same_wherever_it_happens(
     executor: list[str], configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FedAvg, "batch_loss", Troubled.fails)
     config = configure(*executor)
     record = run_cell(config, SilentTracker(config.run_dir))
-    assert record["status"] == "failed" and record["reason"] == "AttributeError: 'Network' object has no attribute 'id'"
+    assert (
+        record["status"] == "failed"
+        and record["reason"] == "AttributeError: 'Network' object has no attribute 'id'"
+    )
     assert "Traceback" in (config.run_dir / "log.txt").read_text()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_number_of_workers_does_not_change_a_byte(workers: int, configure: Callable[..., RunConfig], serial: list[object]) -> None:
-    run = loop(configure("method=lsg", "budget.participations=8", "executor=processes", f"executor.workers={workers}"))
+def test_number_of_workers_does_not_change_a_byte(
+    workers: int, configure: Callable[..., RunConfig], serial: list[object]
+) -> None:
+    run = loop(
+        configure(
+            "method=lsg",
+            "budget.participations=8",
+            "executor=processes",
+            f"executor.workers={workers}",
+        )
+    )
     assert run.executor.workers == workers
     assert [timeless(run.curve), learnt(run)] == serial
 
 
 @pytest.fixture(scope="module")
 def serial(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
-    ((_, config),) = grid.expand(["scale=smoke", "executor=serial", "method=lsg", "budget.participations=8", f"runs_dir={tmp_path_factory.mktemp('runs')}"])
+    ((_, config),) = grid.expand(
+        [
+            "scale=smoke",
+            "executor=serial",
+            "method=lsg",
+            "budget.participations=8",
+            f"runs_dir={tmp_path_factory.mktemp('runs')}",
+        ]
+    )
     run = loop(config)
     return [timeless(run.curve), learnt(run)]
 
@@ -154,18 +190,24 @@ def test_dropout_draws_from_a_stream_of_the_task(open_run: Callable[..., Run]) -
     """The same task gives the same bytes whatever was drawn before it, and whether or not its network had to be built first."""
     run = open_run()
     shop: Workshop = run.executor._workshop  # type: ignore[attr-defined]
-    shop.build_module = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(64, 10))
+    shop.build_module = lambda: torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(64, 10)
+    )
     payload = Payload({"model": torch.linspace(-1, 1, 650)}, {})
 
     def train(client_id: int) -> torch.Tensor:
-        return run.fleet.ask([client_id], run.method.local_update, lambda k, ctx: payload, run.context("train"))[0].models["model"]
+        return run.fleet.ask(
+            [client_id], run.method.local_update, lambda k, ctx: payload, run.context("train")
+        )[0].models["model"]
 
     first = train(1)
     torch.manual_seed(5)
     assert torch.equal(train(1), first) and not torch.equal(train(2), first)
 
 
-def test_dropout_that_stays_on_in_evaluation_draws_from_a_stream_of_the_samples(open_run: Callable[..., Run]) -> None:
+def test_dropout_that_stays_on_in_evaluation_draws_from_a_stream_of_the_samples(
+    open_run: Callable[..., Run],
+) -> None:
     """Two cuts of 1000 samples into workers' shares, both in whole batches of 500, and whatever was drawn before."""
 
     class AlwaysOn(torch.nn.Dropout):
@@ -173,19 +215,29 @@ def test_dropout_that_stays_on_in_evaluation_draws_from_a_stream_of_the_samples(
             return torch.nn.functional.dropout(x, 0.5, training=True)
 
     run = open_run()
-    run.executor._workshop.build_module = lambda: torch.nn.Sequential(torch.nn.Flatten(), AlwaysOn(), torch.nn.Linear(64, 10))  # type: ignore[attr-defined]
+    run.executor._workshop.build_module = lambda: torch.nn.Sequential(
+        torch.nn.Flatten(), AlwaysOn(), torch.nn.Linear(64, 10)
+    )  # type: ignore[attr-defined]
     model = {"model": torch.linspace(-1, 1, 650)}
     (whole,) = run.executor.run([Prediction(model, "train", torch.arange(1000))])
     torch.manual_seed(5)
-    first, second = run.executor.run([Prediction(model, "train", part) for part in torch.arange(1000).split(500)])
-    assert torch.equal(whole.log_likelihood, torch.cat([first.log_likelihood, second.log_likelihood]))
+    first, second = run.executor.run(
+        [Prediction(model, "train", part) for part in torch.arange(1000).split(500)]
+    )
+    assert torch.equal(
+        whole.log_likelihood, torch.cat([first.log_likelihood, second.log_likelihood])
+    )
     assert not torch.equal(first.log_likelihood.exp().mean(0), second.log_likelihood.exp().mean(0))
 
 
 def test_predictions_do_not_depend_on_how_they_are_cut(open_run: Callable[..., Run]) -> None:
     run = open_run()
     cuts = (torch.arange(360), torch.arange(180), torch.arange(180, 360))
-    whole, first, second = run.executor.run([Prediction(run.method.models, "test", index) for index in cuts])
+    whole, first, second = run.executor.run(
+        [Prediction(run.method.models, "test", index) for index in cuts]
+    )
     assert torch.equal(whole.top, torch.cat([first.top, second.top]))
-    assert torch.allclose(whole.log_likelihood, torch.cat([first.log_likelihood, second.log_likelihood]), atol=1e-5)
+    assert torch.allclose(
+        whole.log_likelihood, torch.cat([first.log_likelihood, second.log_likelihood]), atol=1e-5
+    )
     assert torch.allclose(whole.log_likelihood.exp().sum(1), torch.ones(360), atol=1e-5)

@@ -20,7 +20,10 @@ def composed(cell: list[str], scale: str) -> RunConfig:
 def test_pairs_of_a_published_table_are_swept_as_pairs() -> None:
     """FedCorr's Table 2 has seven pairs of rho and tau, not their product of eight."""
     cells = experiments.cells("fedcorr_table2", "paper", CONF)
-    pairs = {tuple(sorted(text for text in cell if text.startswith(("noise.rho", "noise.tau")))) for cell in cells}
+    pairs = {
+        tuple(sorted(text for text in cell if text.startswith(("noise.rho", "noise.tau"))))
+        for cell in cells
+    }
     assert len(pairs) == 7 and len(cells) == 9 * 7
     assert ("noise.rho=0.0", "noise.tau=0.5") not in pairs
 
@@ -32,7 +35,12 @@ def test_a_smaller_scale_takes_its_own_network_and_federation() -> None:
 
 
 def test_networks_that_tell_rows_apart_stay_at_every_scale() -> None:
-    assert {text for cell in experiments.cells("fedcorr_table10", "smoke", CONF) for text in cell if text.startswith("model=")} == {
+    assert {
+        text
+        for cell in experiments.cells("fedcorr_table10", "smoke", CONF)
+        for text in cell
+        if text.startswith("model=")
+    } == {
         "model=resnet18",
         "model=vgg11",
         "model=lenet5",
@@ -59,7 +67,9 @@ def test_an_unknown_experiment_is_one_line() -> None:
 def test_a_cell_that_two_rows_share_is_run_once(tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
     rows = "rows: [method=fedavg, method=fedavg, method=fedprox]"
-    (tmp_path / "experiment" / "mine.yaml").write_text(f"common: dataset=digits\n{rows}\ncolumns: [noise.rho=0.4 noise.tau=0.5]\n")
+    (tmp_path / "experiment" / "mine.yaml").write_text(
+        f"common: dataset=digits\n{rows}\ncolumns: [noise.rho=0.4 noise.tau=0.5]\n"
+    )
     assert experiments.cells("mine", "laptop", tmp_path) == [
         ["dataset=digits", "noise.rho=0.4", "noise.tau=0.5", "method=fedavg"],
         ["dataset=digits", "noise.rho=0.4", "noise.tau=0.5", "method=fedprox"],
@@ -68,7 +78,13 @@ def test_a_cell_that_two_rows_share_is_run_once(tmp_path: Path) -> None:
 
 def test_every_published_table_and_every_figure_is_an_experiment() -> None:
     figures = {name for name in NAMES if "figure" in name}
-    assert figures == {*(f"fedcorr_figure{number}" for number in range(2, 11)), "lsg_figure4", "lsg_figure5", "fedcnml_figure2", "fedcnml_figure3"}
+    assert figures == {
+        *(f"fedcorr_figure{number}" for number in range(2, 11)),
+        "lsg_figure4",
+        "lsg_figure5",
+        "fedcnml_figure2",
+        "fedcnml_figure3",
+    }
     assert len(NAMES) - len(figures) == 20
     for name in figures:
         title = (CONF / "experiment" / f"{name}.yaml").read_text().splitlines()[0]
@@ -77,21 +93,41 @@ def test_every_published_table_and_every_figure_is_an_experiment() -> None:
 
 @pytest.mark.parametrize("scale", ["paper", "laptop"])
 def test_first_and_last_cell_of_every_experiment_can_be_configured(scale: str) -> None:
-    ends = {tuple(cell) for name in NAMES for cell in (experiments.cells(name, scale, CONF)[index] for index in (0, -1))}
+    ends = {
+        tuple(cell)
+        for name in NAMES
+        for cell in (experiments.cells(name, scale, CONF)[index] for index in (0, -1))
+    }
     configurations = [composed(list(cell), scale) for cell in sorted(ends)]
     assert {config.scale for config in configurations} == {scale}
     for cell, config in zip(sorted(ends), configurations, strict=True):
-        assert {f"dataset={config.dataset.name}", f"method={config.method.name}", f"noise={config.noise.name}"} <= set(cell)
+        assert {
+            f"dataset={config.dataset.name}",
+            f"method={config.method.name}",
+            f"noise={config.noise.name}",
+        } <= set(cell)
 
 
-@pytest.mark.parametrize(("scale", "epochs", "start_after"), [("paper", 320, 70), ("laptop", 32, 7)])
-def test_centralized_references_have_the_epochs_of_their_papers_and_a_tenth_on_a_laptop(scale: str, epochs: int, start_after: int) -> None:
+@pytest.mark.parametrize(
+    ("scale", "epochs", "start_after"), [("paper", 320, 70), ("laptop", 32, 7)]
+)
+def test_centralized_references_have_the_epochs_of_their_papers_and_a_tenth_on_a_laptop(
+    scale: str, epochs: int, start_after: int
+) -> None:
     cells = experiments.cells("fedcorr_table2", scale, CONF)
     jointopt, dividemix = (composed(cell, scale) for cell in (cells[0], cells[7]))
     assert [config.method.name for config in (jointopt, dividemix)] == ["jointopt", "dividemix"]
-    assert jointopt.federation == dividemix.federation and jointopt.federation.num_clients == 1 == jointopt.federation.clients_per_round
-    assert jointopt.budget.participations * jointopt.method.params.budget_share == pytest.approx(epochs)
-    assert (jointopt.method.params.start_after, jointopt.partition.params.noise_clients) == (start_after, 100)
+    assert (
+        jointopt.federation == dividemix.federation
+        and jointopt.federation.num_clients == 1 == jointopt.federation.clients_per_round
+    )
+    assert jointopt.budget.participations * jointopt.method.params.budget_share == pytest.approx(
+        epochs
+    )
+    assert (jointopt.method.params.start_after, jointopt.partition.params.noise_clients) == (
+        start_after,
+        100,
+    )
     rounds = dividemix.budget.participations * dividemix.method.params.budget_share
     assert rounds == pytest.approx(300 if scale == "paper" else 30)
     assert rounds * dividemix.method.params.warmup_share == pytest.approx(rounds / 30, rel=1e-3)
@@ -100,12 +136,22 @@ def test_centralized_references_have_the_epochs_of_their_papers_and_a_tenth_on_a
 
 def test_protocol_of_lsg_on_cifar10_is_its_own() -> None:
     cells = experiments.cells("lsg_table1", "paper", CONF)
-    fedavg, coteaching, ours = (next(c for c in cells if f"method={name}" in c and "dataset=cifar10" in c) for name in ("fedavg", "coteaching", "lsg"))
+    fedavg, coteaching, ours = (
+        next(c for c in cells if f"method={name}" in c and "dataset=cifar10" in c)
+        for name in ("fedavg", "coteaching", "lsg")
+    )
     configurations = [composed(cell, "paper") for cell in (fedavg, coteaching, ours)]
     for config in configurations:
         assert (config.model.name, config.budget.participations) == ("cnn9", 1000)
-        assert (config.train.optimizer, config.train.lr, config.train.batch_size) == ("adam", 0.001, 128)
-    assert (configurations[1].method.params.forget_rate, configurations[1].method.params.forget_rate_is_oracle) == (0.3, True)
+        assert (config.train.optimizer, config.train.lr, config.train.batch_size) == (
+            "adam",
+            0.001,
+            128,
+        )
+    assert (
+        configurations[1].method.params.forget_rate,
+        configurations[1].method.params.forget_rate_is_oracle,
+    ) == (0.3, True)
     assert configurations[2].method.params.lambda_ == 0.4
 
 
@@ -113,11 +159,21 @@ def test_cells_that_a_paper_does_not_give_are_not_run() -> None:
     """FedCorr's Table 5 quotes two of seven methods on one machine."""
     cells = experiments.cells("fedcorr_table5", "paper", CONF)
     assert len(cells) == 7 + 2
-    assert {text for cell in cells if "partition=centralized" in cell for text in cell if text.startswith("method=")} == {"method=jointopt", "method=dividemix"}
+    assert {
+        text
+        for cell in cells
+        if "partition=centralized" in cell
+        for text in cell
+        if text.startswith("method=")
+    } == {"method=jointopt", "method=dividemix"}
 
 
 @pytest.mark.parametrize("scale", ["paper", "laptop"])
 def test_a_figure_shares_its_run_with_the_table_that_has_it(scale: str) -> None:
     (figure,) = experiments.cells("fedcorr_figure6", scale, CONF)
-    (cell,) = [c for c in experiments.cells("fedcorr_table2", scale, CONF) if {"method=fedcorr", "noise.rho=0.6", "noise.tau=0.5"} <= set(c)]
+    (cell,) = [
+        c
+        for c in experiments.cells("fedcorr_table2", scale, CONF)
+        if {"method=fedcorr", "noise.rho=0.6", "noise.tau=0.5"} <= set(c)
+    ]
     assert composed(figure, scale).run_id == composed(cell, scale).run_id

@@ -29,7 +29,9 @@ def test_vector_is_weights_first_then_float_buffers() -> None:
     net = Network(small_module())
     assert net.num_trainable == (6 + 3) + (3 + 3) + (6 + 2) == len(net.weights) == len(net.grad)
     assert len(net.vector) == net.num_trainable + 6 and net.vector.dtype == torch.float32
-    assert torch.equal(net.vector[net.num_trainable :], torch.tensor([0.0] * 3 + [1.0] * 3)), "running mean 0, running variance 1"
+    assert torch.equal(net.vector[net.num_trainable :], torch.tensor([0.0] * 3 + [1.0] * 3)), (
+        "running mean 0, running variance 1"
+    )
     assert torch.equal(net.weights, nn.utils.parameters_to_vector(net.module.parameters()))
 
 
@@ -42,7 +44,9 @@ def test_vector_and_module_share_their_memory() -> None:
         parameters[-1].copy_(torch.tensor([7.0, 8.0]))
     assert net.vector[net.num_trainable - 2 : net.num_trainable].tolist() == [7.0, 8.0]
     net.vector[net.num_trainable :] = torch.arange(6.0)
-    assert net.module[1].running_mean.tolist() == [0, 1, 2] and net.module[1].running_var.tolist() == [3, 4, 5]  # type: ignore[index]
+    assert net.module[1].running_mean.tolist() == [0, 1, 2] and net.module[
+        1
+    ].running_var.tolist() == [3, 4, 5]  # type: ignore[index]
 
 
 def test_backward_fills_the_flat_gradient_and_batch_norm_the_vector() -> None:
@@ -51,9 +55,20 @@ def test_backward_fills_the_flat_gradient_and_batch_norm_the_vector() -> None:
     labels = torch.tensor([0, 1] * 3)
     functional.cross_entropy(module(images()), labels).backward()
     functional.cross_entropy(net(images()), labels).backward()
-    assert torch.equal(net.grad, torch.cat([parameter.grad.flatten() for parameter in module.parameters() if parameter.grad is not None]))
+    assert torch.equal(
+        net.grad,
+        torch.cat(
+            [
+                parameter.grad.flatten()
+                for parameter in module.parameters()
+                if parameter.grad is not None
+            ]
+        ),
+    )
     statistics = torch.cat([module[1].running_mean, module[1].running_var])  # type: ignore[index]
-    assert torch.equal(net.vector[net.num_trainable :], statistics) and not torch.equal(statistics[:3], torch.zeros(3))
+    assert torch.equal(net.vector[net.num_trainable :], statistics) and not torch.equal(
+        statistics[:3], torch.zeros(3)
+    )
     net.grad.zero_()
     functional.cross_entropy(net(images()), labels).backward()
     assert net.grad.abs().sum() > 0, "the gradients are still views after the gradient was cleared"
@@ -109,7 +124,12 @@ def test_optimiser_equals_torch(settings: dict[str, float | str]) -> None:
     if train.optimizer == "adam":
         theirs = torch.optim.Adam(module.parameters(), lr=train.lr, weight_decay=train.weight_decay)
     else:
-        theirs = torch.optim.SGD(module.parameters(), lr=train.lr, momentum=train.momentum, weight_decay=train.weight_decay)
+        theirs = torch.optim.SGD(
+            module.parameters(),
+            lr=train.lr,
+            momentum=train.momentum,
+            weight_decay=train.weight_decay,
+        )
     start = net.weights.clone()
     for step in range(8):
         x, labels = images(seed=step), torch.tensor([0, 1, 1, 0, 1, 0])
@@ -119,7 +139,9 @@ def test_optimiser_equals_torch(settings: dict[str, float | str]) -> None:
         theirs.zero_grad()
         functional.cross_entropy(module(x), labels).backward()
         theirs.step()
-        assert torch.allclose(net.weights, nn.utils.parameters_to_vector(module.parameters()), rtol=0, atol=1e-6)
+        assert torch.allclose(
+            net.weights, nn.utils.parameters_to_vector(module.parameters()), rtol=0, atol=1e-6
+        )
     assert (net.weights - start).abs().max() > 0.01, "eight steps go somewhere"
 
 
@@ -131,4 +153,9 @@ def test_clipping_equals_torch() -> None:
             functional.cross_entropy(model(images()), torch.tensor([0, 1] * 3)).backward()
         nn.utils.clip_grad_norm_(module.parameters(), limit)
         clip(net.grad, limit)
-        assert torch.allclose(net.grad, torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None]), rtol=0, atol=1e-7)
+        assert torch.allclose(
+            net.grad,
+            torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None]),
+            rtol=0,
+            atol=1e-7,
+        )

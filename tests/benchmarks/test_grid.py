@@ -62,7 +62,9 @@ def records(folder: Path) -> dict[str, dict[str, Any]]:
     return {record["config"]["method"]["name"]: record for record in found}
 
 
-def test_diverged_and_failed_cells_do_not_stop_the_grid(failing_method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diverged_and_failed_cells_do_not_stop_the_grid(
+    failing_method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """fedavg diverges for its learning rate, `fails` raises, fedprox has finished before, median is done now."""
     runs = tmp_path / "runs"
     command = [*SMALL, f"runs_dir={runs}", failing_method]
@@ -72,28 +74,47 @@ def test_diverged_and_failed_cells_do_not_stop_the_grid(failing_method: str, tmp
     shown = capsys.readouterr().out
     assert "1 done, 0 diverged, 1 failed, 1 skipped" in shown
     assert f"method=fails: failed: RuntimeError: two lines of ({runs}/fails-" in shown
-    assert [line.split()[3] for line in shown.splitlines() if line.startswith("│ f")] == ["failed", "done"] and "done before" in shown
+    assert [line.split()[3] for line in shown.splitlines() if line.startswith("│ f")] == [
+        "failed",
+        "done",
+    ] and "done before" in shown
     found = records(runs)
-    assert {name: record["status"] for name, record in found.items()} == {"fails": "failed", "fedprox": "done", "median": "done"}
+    assert {name: record["status"] for name, record in found.items()} == {
+        "fails": "failed",
+        "fedprox": "done",
+        "median": "done",
+    }
     assert found["fails"]["summary"] == {} and found["fails"]["rounds"] == 1
     log = (next(runs.glob("fails-*")) / "log.txt").read_text()
     assert "Traceback" in log and "in aggregate" in log and "trouble" in log
 
 
-def test_divergence_is_a_result_with_round_and_client(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_divergence_is_a_result_with_round_and_client(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs = tmp_path / "runs"
     command = [*SMALL, f"runs_dir={runs}"]
     assert main(["-m", *command, "train.lr=1e12,0.01"]) == 0
     shown = capsys.readouterr().out
     assert "1 done, 1 diverged, 0 failed, 0 skipped" in shown
-    (record,) = (record for path in runs.glob("*/record.json") if (record := json.loads(path.read_text()))["status"] == "diverged")
-    assert record["reason"].startswith("round 0 (train): client ") and record["reason"].endswith("returned NaN or Inf")
+    (record,) = (
+        record
+        for path in runs.glob("*/record.json")
+        if (record := json.loads(path.read_text()))["status"] == "diverged"
+    )
+    assert record["reason"].startswith("round 0 (train): client ") and record["reason"].endswith(
+        "returned NaN or Inf"
+    )
     assert record["reason"] in shown
-    assert main([*command, "train.lr=1e12"]) == 1, "a single run that is not done says so to the shell"
+    assert main([*command, "train.lr=1e12"]) == 1, (
+        "a single run that is not done says so to the shell"
+    )
     assert "finished before" in " ".join(capsys.readouterr().out.split())
 
 
-def test_method_that_may_drop_models_goes_on_without_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_method_that_may_drop_models_goes_on_without_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*SMALL, f"runs_dir={tmp_path}", "method=arfl", "train.lr=1e12"]) == 0
     (record,) = records(tmp_path).values()
     assert record["cost"]["dropped_models"] == record["cost"]["participations"] == 8
@@ -103,20 +124,36 @@ def test_dry_run_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     runs = tmp_path / "runs"
     assert main(["-m", *SMALL, f"runs_dir={runs}", "seed=1,2,3", "dry=true"]) == 0
     shown = capsys.readouterr().out
-    assert "3 cells, 0 done" in shown and shown.count("to run") == 3 and all(f"seed={seed}" in shown for seed in (1, 2, 3))
+    assert (
+        "3 cells, 0 done" in shown
+        and shown.count("to run") == 3
+        and all(f"seed={seed}" in shown for seed in (1, 2, 3))
+    )
     assert not runs.exists()
 
 
-def test_configuration_is_printed_and_nothing_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_configuration_is_printed_and_nothing_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*SMALL, f"runs_dir={tmp_path / 'runs'}", "method=fedprox", "--cfg"]) == 0
     shown = capsys.readouterr().out
-    assert "method:\n  name: fedprox\n  params:\n    mu: 1.0\n" in shown and "participations: 8\n" in shown
+    assert (
+        "method:\n  name: fedprox\n  params:\n    mu: 1.0\n" in shown
+        and "participations: 8\n" in shown
+    )
     assert not (tmp_path / "runs").exists()
 
 
 def test_cells_come_in_the_order_of_the_command(tmp_path: Path) -> None:
-    cells = grid.expand([*SMALL, "method=fedprox,fedavg", "seed=range(1,3)", f"runs_dir={tmp_path}"])
-    assert [(config.method.name, config.seed) for _, config in cells] == [("fedprox", 1), ("fedprox", 2), ("fedavg", 1), ("fedavg", 2)]
+    cells = grid.expand(
+        [*SMALL, "method=fedprox,fedavg", "seed=range(1,3)", f"runs_dir={tmp_path}"]
+    )
+    assert [(config.method.name, config.seed) for _, config in cells] == [
+        ("fedprox", 1),
+        ("fedprox", 2),
+        ("fedavg", 1),
+        ("fedavg", 2),
+    ]
     assert len({config.run_id for _, config in cells}) == 4
     assert grid.sweeps(["seed=1,2", "noise.rho=0.4", "model.hidden=[1,2]"]) == ["seed=1,2"]
 
@@ -138,11 +175,28 @@ def test_whoever_had_set_up_hydra_finds_it_as_it_was(hydra_conf: None) -> None:
     assert before is not None and GlobalHydra.instance().hydra is before
 
 
-@pytest.mark.parametrize("place", ["pkg://example_plugin.conf", f"file://{PLUGIN}/example_plugin/conf"])
+@pytest.mark.parametrize(
+    "place", ["pkg://example_plugin.conf", f"file://{PLUGIN}/example_plugin/conf"]
+)
 def test_method_of_another_package_runs_from_the_shell(place: str, tmp_path: Path) -> None:
     """Not installed: its folder with the entry point is on the path. Its YAML is found where hydra.searchpath says."""
-    command = [sys.executable, "-m", "benchmarks.run", "-m", *SMALL, "method=norm_clipping,fedavg", f"hydra.searchpath=[{place}]", f"runs_dir={tmp_path}"]
-    run = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(PLUGIN), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin"}, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.run",
+        "-m",
+        *SMALL,
+        "method=norm_clipping,fedavg",
+        f"hydra.searchpath=[{place}]",
+        f"runs_dir={tmp_path}",
+    ]
+    run = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(PLUGIN), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin"},
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0 and run.stderr == "", run.stderr
     assert "2 done, 0 diverged, 0 failed, 0 skipped" in run.stdout
     found = records(tmp_path)
@@ -150,12 +204,18 @@ def test_method_of_another_package_runs_from_the_shell(place: str, tmp_path: Pat
     assert found["norm_clipping"]["scene"]["hash"] == found["fedavg"]["scene"]["hash"]
 
 
-def test_cells_run_side_by_side_through_another_launcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cells_run_side_by_side_through_another_launcher(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     one, other = tmp_path / "one", tmp_path / "other"
     grid_of_two = ["-m", *SMALL, "seed=1,2"]
     assert main([*grid_of_two, f"runs_dir={one}"]) == 0
-    joblib = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.launcher.backend=multiprocessing"]
+    joblib = [
+        "hydra/launcher=joblib",
+        "hydra.launcher.n_jobs=2",
+        "hydra.launcher.backend=multiprocessing",
+    ]
     assert main([*grid_of_two, f"runs_dir={other}", *joblib]) == 0
     assert capsys.readouterr().out.count("2 done, 0 diverged, 0 failed, 0 skipped") == 2
     for path in one.glob("*/curve.csv"):
@@ -164,7 +224,10 @@ def test_cells_run_side_by_side_through_another_launcher(tmp_path: Path, capsys:
 
 def timeless(path: Path) -> list[dict[str, str]]:
     with open(path, newline="") as file:
-        return [{key: value for key, value in row.items() if key != "seconds"} for row in csv.DictReader(file)]
+        return [
+            {key: value for key, value in row.items() if key != "seconds"}
+            for row in csv.DictReader(file)
+        ]
 
 
 class Clock:
@@ -179,7 +242,9 @@ class Clock:
         return "now"
 
 
-def test_lines_now_and_then_where_there_is_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_now_and_then_where_there_is_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rounds of 6 s, so a line after every second one. What is left is told by the speed since the first sign of life."""
     clock, output = Clock(), StringIO()
     monkeypatch.setattr(tracking, "time", clock)
@@ -187,20 +252,42 @@ def test_lines_now_and_then_where_there_is_no_terminal(tmp_path: Path, monkeypat
     tracker.plan(40)
     for round in range(1, 6):
         clock.now += 6
-        tracker.evaluated({"round": round, "stage": "train", "participations": 4 * round, "accuracy": 0.5, "loss": 1.0})
+        tracker.evaluated(
+            {
+                "round": round,
+                "stage": "train",
+                "participations": 4 * round,
+                "accuracy": 0.5,
+                "loss": 1.0,
+            }
+        )
         tracker.advance(round, "train", 4 * round)
     tracker.finish("done: [red]best[/red]")
     lines = output.getvalue().splitlines()
-    assert lines[0] == "fedavg digits: starts" and lines[-1] == "fedavg digits: done: [red]best[/red]"
-    assert [line.partition(" left ")[0] for line in lines[1:-1]] == [f"fedavg digits: train round {round} accuracy 50.00 %" for round in (2, 4)]
-    assert [line.partition(" left ")[2] for line in lines[1:-1]] == ["0:00:48", "0:00:36"], "6 s for 4 visits; 32 and 24 to go"
-    assert (tmp_path / "log.txt").read_text().splitlines()[0] == "now round 1 train participations 4 accuracy 0.5000 loss 1.0000"
+    assert (
+        lines[0] == "fedavg digits: starts" and lines[-1] == "fedavg digits: done: [red]best[/red]"
+    )
+    assert [line.partition(" left ")[0] for line in lines[1:-1]] == [
+        f"fedavg digits: train round {round} accuracy 50.00 %" for round in (2, 4)
+    ]
+    assert [line.partition(" left ")[2] for line in lines[1:-1]] == ["0:00:48", "0:00:36"], (
+        "6 s for 4 visits; 32 and 24 to go"
+    )
+    assert (tmp_path / "log.txt").read_text().splitlines()[
+        0
+    ] == "now round 1 train participations 4 accuracy 0.5000 loss 1.0000"
 
 
 def test_line_is_redrawn_on_a_terminal(tmp_path: Path) -> None:
     output = StringIO()
-    tracker = Tracker("fedavg digits", tmp_path, Console(file=output, force_terminal=True, width=120))
+    tracker = Tracker(
+        "fedavg digits", tmp_path, Console(file=output, force_terminal=True, width=120)
+    )
     tracker.plan(8)
     tracker.advance(1, "train", 4)
     tracker.finish("done")
-    assert "fedavg digits: done\n" in output.getvalue() and "starts" not in output.getvalue() and "\x1b[" in output.getvalue()
+    assert (
+        "fedavg digits: done\n" in output.getvalue()
+        and "starts" not in output.getvalue()
+        and "\x1b[" in output.getvalue()
+    )

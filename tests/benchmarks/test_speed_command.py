@@ -16,7 +16,9 @@ from benchmarks.speed.show import draw, tables
 from methods.network import Network
 
 
-def test_candidates_take_turns_and_ratios_are_taken_within_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_take_turns_and_ratios_are_taken_within_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The clock: the slow one takes 2 s in turn 1 and 6 s in turn 2, the fast one 1 s and 3 s: the ratio is 2 in each, though the times double and treble."""
     now, calls = [0.0], []
 
@@ -26,7 +28,12 @@ def test_candidates_take_turns_and_ratios_are_taken_within_one(monkeypatch: pyte
 
     monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
     fast, slow = [9.0, 1.0, 3.0], [9.0, 2.0, 6.0]
-    result = clock.take_turns({"fast": lambda: task("fast", fast), "slow": lambda: task("slow", slow)}, "fast", 2, lambda text: None)
+    result = clock.take_turns(
+        {"fast": lambda: task("fast", fast), "slow": lambda: task("slow", slow)},
+        "fast",
+        2,
+        lambda text: None,
+    )
     assert calls == ["fast", "slow", "slow", "fast", "fast", "slow"]
     assert result["slow"] == {"seconds": 4.0, "ratio": 2.0, "ratio_low": 2.0, "ratio_high": 2.0}
 
@@ -36,7 +43,14 @@ def test_the_bare_federation_learns(digits: data.Dataset, processes: int) -> Non
     parts = np.array_split(np.arange(len(digits.train_labels)), 10)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        bare = BareFederation(digits, parts, lambda: models.build("digits_cnn", 10, digits.shape), processes=processes, clients_per_round=4, lr=0.1)
+        bare = BareFederation(
+            digits,
+            parts,
+            lambda: models.build("digits_cnn", 10, digits.shape),
+            processes=processes,
+            clients_per_round=4,
+            lr=0.1,
+        )
         accuracies = [bare.round() for _ in range(4)]
         bare.close()
     assert accuracies[-1] > 0.8 and not any(worker.is_alive() for worker in bare.workers)
@@ -53,10 +67,21 @@ def test_passes_are_counted_three_for_training_and_one_for_looking() -> None:
 
 
 def test_a_run_is_played_round_by_round_on_cut_clients() -> None:
-    overrides = ("dataset=digits", "model=digits_cnn", "scale=smoke", "federation.num_clients=6", "federation.clients_per_round=2", "executor=serial")
+    overrides = (
+        "dataset=digits",
+        "model=digits_cnn",
+        "scale=smoke",
+        "federation.num_clients=6",
+        "federation.clients_per_round=2",
+        "executor=serial",
+    )
     with stage.opened(*overrides, samples=15) as run:
         stage.play(run, 3)
-        assert run.round == 3 and run.fleet.meter.participations == 6 and run.fleet.meter.samples_trained == 6 * 15 * 5
+        assert (
+            run.round == 3
+            and run.fleet.meter.participations == 6
+            and run.fleet.meter.samples_trained == 6 * 15 * 5
+        )
 
 
 def test_straightness_of_a_line_and_of_a_bend() -> None:
@@ -79,7 +104,9 @@ def test_tables_and_figures_of_the_committed_measurement(tmp_path: Path) -> None
         (["fast"], "error: 'fast' is not legal; legal: parts=, repeats=, out="),
     ],
 )
-def test_bad_input_is_one_line(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     err = capsys.readouterr().err
     assert err.startswith(line) and err.count("\n") == 1

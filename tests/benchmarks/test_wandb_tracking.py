@@ -27,7 +27,13 @@ from benchmarks.wandb_run import SETTINGS, WandbTracker, records
 from methods.fedavg import FedAvg
 
 KEY = "0123456789abcdef" * 3
-OFFLINE = ["scale=smoke", "executor=serial", "runs_dir=runs", "tracking=wandb", "tracking.mode=offline"]
+OFFLINE = [
+    "scale=smoke",
+    "executor=serial",
+    "runs_dir=runs",
+    "tracking=wandb",
+    "tracking.mode=offline",
+]
 ONLINE = [*OFFLINE[:-1], "tracking.entity=a-team"]
 
 
@@ -49,18 +55,26 @@ def sessions(run: Path) -> list[Path]:
 
 
 def of_type(kind: str, *folders: Path) -> list[dict[str, Any]]:
-    return [record[kind] for folder in folders for record in records(folder) if record["type"] == kind]
+    return [
+        record[kind] for folder in folders for record in records(folder) if record["type"] == kind
+    ]
 
 
 def rows(*folders: Path) -> list[dict[str, Any]]:
     """The tests of a run; the last row, of pictures, apart."""
-    items = [{k: v for k, v in row["item"].items() if not k.startswith("_")} for row in of_type("history", *folders)]
+    items = [
+        {k: v for k, v in row["item"].items() if not k.startswith("_")}
+        for row in of_type("history", *folders)
+    ]
     return [item for item in items if "accuracy" in item]
 
 
 def curve(run: Path) -> list[dict[str, Any]]:
     with open(run / "curve.csv", newline="") as file:
-        return [{k: v if k == "stage" else json.loads(v) for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
+        return [
+            {k: v if k == "stage" else json.loads(v) for k, v in row.items() if v != ""}
+            for row in csv.DictReader(file)
+        ]
 
 
 def summary(*folders: Path) -> dict[str, Any]:
@@ -73,7 +87,9 @@ def summary(*folders: Path) -> dict[str, Any]:
 def services() -> list[int]:
     """W&B's processes that this one has started."""
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    return [int(pid) for pid in children if b"wandb-core" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [
+        int(pid) for pid in children if b"wandb-core" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
 def signal_service(number: int) -> None:
@@ -81,9 +97,17 @@ def signal_service(number: int) -> None:
     os.kill(pid, number)
 
 
-def test_every_cell_of_a_grid_is_a_run_that_equals_its_record(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_cell_of_a_grid_is_a_run_that_equals_its_record(
+    runs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Forked workers, two cells in one process; files, pictures and the artifact; nothing private in any byte below the home."""
-    grid = ["noise.rho=0.4,0.8", "method=fedcorr", "part_of=mine", "executor=processes", "executor.workers=2"]
+    grid = [
+        "noise.rho=0.4,0.8",
+        "method=fedcorr",
+        "part_of=mine",
+        "executor=processes",
+        "executor.workers=2",
+    ]
     assert main(["-m", *OFFLINE, *grid]) == 0
     assert "wandb" not in "".join(capfd.readouterr()).lower() and services() == []
     found = {run.name: run for run in runs.glob("fedcorr-*")}
@@ -92,47 +116,81 @@ def test_every_cell_of_a_grid_is_a_run_that_equals_its_record(runs: Path, capfd:
         (session,) = sessions(run)
         record = json.loads((run / "record.json").read_text())
         (about,) = of_type("run", session)
-        assert (about["run_id"], about["project"], about["run_group"], about["job_type"]) == (name, "federated-label-noise", "mine", "fedcorr")
-        assert sorted(about["tags"]) == ["digits", "rho_tau", "smoke"] and about["display_name"].startswith("fedcorr digits rho_tau(")
+        assert (about["run_id"], about["project"], about["run_group"], about["job_type"]) == (
+            name,
+            "federated-label-noise",
+            "mine",
+            "fedcorr",
+        )
+        assert sorted(about["tags"]) == ["digits", "rho_tau", "smoke"] and about[
+            "display_name"
+        ].startswith("fedcorr digits rho_tau(")
         config = about["config"]["update"]
         assert {key: config[key] for key in record["config"]} == record["config"]
-        assert (config["run_id"], config["executor"], config["part_of"]) == (name, {"name": "processes", "workers": 2}, "mine")
+        assert (config["run_id"], config["executor"], config["part_of"]) == (
+            name,
+            {"name": "processes", "workers": 2},
+            "mine",
+        )
         assert rows(session) == curve(run)
         told = summary(session)
-        assert (told["status"], told["rounds"]) == ("done", record["rounds"]) and of_type("exit", session)[0].get("exit_code", 0) == 0
+        assert (told["status"], told["rounds"]) == ("done", record["rounds"]) and of_type(
+            "exit", session
+        )[0].get("exit_code", 0) == 0
         assert {key: told[key] for key in record["scores"]} == record["scores"]
         for section in ("summary", "cost", "time", "scene", "versions"):
             assert {key: told[f"{section}/{key}"] for key in record[section]} == record[section]
         for picture in ("partition", "lid_mixture", "confusion"):
             png = session / "files" / told[f"figures/{picture}.path"]
-            assert png.read_bytes().startswith(b"\x89PNG") and hashlib.sha256(png.read_bytes()).hexdigest() == told[f"figures/{picture}.sha256"]
+            assert (
+                png.read_bytes().startswith(b"\x89PNG")
+                and hashlib.sha256(png.read_bytes()).hexdigest()
+                == told[f"figures/{picture}.sha256"]
+            )
         (artifact,) = of_type("artifact", session)
         assert (artifact["name"], artifact["type"]) == (f"record-{name}", "record")
         files = {entry["path"]: entry for entry in artifact["manifest"]["contents"]}
         assert set(files) == {"record.json", "curve.csv", "journal.jsonl"}
         for path, entry in files.items():
             assert entry["local_path"] == f"runs/{name}/{path}"
-            assert base64.b64decode(entry["digest"]) == hashlib.md5((run / path).read_bytes()).digest()
+            assert (
+                base64.b64decode(entry["digest"]) == hashlib.md5((run / path).read_bytes()).digest()
+            )
         assert private(*(json.dumps(record).encode() for record in records(session))) == []
     written = [path for path in Path.home().rglob("*") if path.is_file()]
     assert len(written) > 20 and not any(path.is_symlink() for path in runs.rglob("*"))
     for path in written:
-        assert private(path.read_bytes(), long_only=path.suffix in (".wandb", ".png", ".npz")) == [], path
+        assert (
+            private(path.read_bytes(), long_only=path.suffix in (".wandb", ".png", ".npz")) == []
+        ), path
 
 
 def private(*texts: bytes, long_only: bool = False) -> list[str]:
     """What of the machine and its user shows in some bytes. A short name could stand in compressed bytes by chance."""
     long = [re.escape(str(Path.home()).encode()), b"ursula", KEY.encode()]
-    short = [rb"\b" + re.escape(name.encode()) + rb"\b" for name in (socket.gethostname(), getpass.getuser())]
-    return [str(found) for text in texts for secret in (long if long_only else [*long, *short]) if (found := re.search(secret, text))]
+    short = [
+        rb"\b" + re.escape(name.encode()) + rb"\b"
+        for name in (socket.gethostname(), getpass.getuser())
+    ]
+    return [
+        str(found)
+        for text in texts
+        for secret in (long if long_only else [*long, *short])
+        if (found := re.search(secret, text))
+    ]
 
 
-def test_diverged_and_failed_cells_are_shown_as_failed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diverged_and_failed_cells_are_shown_as_failed(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert main([*OFFLINE, "train.lr=1e12"]) == 1
     (diverged,) = runs.glob("fedavg-*")
     (session,) = sessions(diverged)
     assert of_type("exit", session)[0]["exit_code"] == 1
-    assert summary(session)["status"] == "diverged" and "returned NaN or Inf" in summary(session)["reason"]
+    assert (
+        summary(session)["status"] == "diverged"
+        and "returned NaN or Inf" in summary(session)["reason"]
+    )
 
     def broken(*arguments: Any) -> None:
         raise RuntimeError(f"nothing at {Path.home()}/data")
@@ -142,7 +200,11 @@ def test_diverged_and_failed_cells_are_shown_as_failed(runs: Path, monkeypatch: 
     (failed,) = runs.glob("fedavg-*-s2-*")
     (session,) = sessions(failed)
     assert of_type("exit", session)[0]["exit_code"] == 1 and rows(session) == []
-    assert summary(session)["reason"] == json.loads((failed / "record.json").read_text())["reason"] == "RuntimeError: nothing at ~/data"
+    assert (
+        summary(session)["reason"]
+        == json.loads((failed / "record.json").read_text())["reason"]
+        == "RuntimeError: nothing at ~/data"
+    )
 
 
 class StoppingTracker(WandbTracker):
@@ -164,7 +226,9 @@ def stop(config: RunConfig, error: type[BaseException]) -> None:
     tracker.close()
 
 
-def test_resumed_cell_continues_its_run_without_a_row_twice(configure: Callable[..., RunConfig], runs: Path) -> None:
+def test_resumed_cell_continues_its_run_without_a_row_twice(
+    configure: Callable[..., RunConfig], runs: Path
+) -> None:
     """Also when W&B's file was cut short, as by a kill: rows that it lost come from the checkpoint. Then the same command once more, and force=true."""
     config = configure(*OFFLINE, "checkpoint.every_seconds=0")
     command = [*OFFLINE, "checkpoint.every_seconds=0"]
@@ -173,7 +237,9 @@ def test_resumed_cell_continues_its_run_without_a_row_twice(configure: Callable[
     (first,) = sessions(run)
     assert [row["round"] for row in rows(first)] == [1, 2, 3, 4, 5]
     (log,) = first.glob("*.wandb")
-    log.write_bytes(log.read_bytes()[: log.read_bytes().index(b"participations\x82\x01\x0212") + 20])
+    log.write_bytes(
+        log.read_bytes()[: log.read_bytes().index(b"participations\x82\x01\x0212") + 20]
+    )
     kept = [row["round"] for row in rows(first)]
     assert kept and kept[-1] < 4
 
@@ -192,10 +258,16 @@ def test_resumed_cell_continues_its_run_without_a_row_twice(configure: Callable[
 
     assert main([*command, "force=true"]) == 0
     (anew,) = sessions(run)
-    assert anew not in (first, second) and len(rows(anew)) == 8 and not of_type("run", anew)[0].get("resume")
+    assert (
+        anew not in (first, second)
+        and len(rows(anew)) == 8
+        and not of_type("run", anew)[0].get("resume")
+    )
 
 
-def test_online_sends_the_curve_once_and_nothing_private(configure: Callable[..., RunConfig], runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_online_sends_the_curve_once_and_nothing_private(
+    configure: Callable[..., RunConfig], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A cell that failed and went on: the server has the rows of both jobs as one run."""
     with wandb_server() as server:
         monkeypatch.setenv("WANDB_BASE_URL", server.url)
@@ -204,15 +276,30 @@ def test_online_sends_the_curve_once_and_nothing_private(configure: Callable[...
         stop(config, RuntimeError)
         assert [row["_step"] for row in server.rows] == [1, 2, 3, 4, 5] and server.exit_codes == [1]
         assert main([*ONLINE, "checkpoint.every_seconds=0"]) == 0
-    assert [{k: v for k, v in row.items() if not k.startswith("_")} for row in server.rows[:-1]] == [
-        {**row, "seconds": sent["seconds"]} for row, sent in zip(curve(runs / config.run_id), server.rows, strict=False)
+    assert [
+        {k: v for k, v in row.items() if not k.startswith("_")} for row in server.rows[:-1]
+    ] == [
+        {**row, "seconds": sent["seconds"]}
+        for row, sent in zip(curve(runs / config.run_id), server.rows, strict=False)
     ]
-    assert {"figures/partition", "figures/confusion"} <= set(server.rows[-1]) and server.exit_codes == [1, 0]
+    assert {"figures/partition", "figures/confusion"} <= set(
+        server.rows[-1]
+    ) and server.exit_codes == [1, 0]
     assert private(*server.received) == [] and len(server.received) > 6
 
 
-@pytest.mark.parametrize(("key", "reason"), [("", "no login; `wandb login` makes one"), (KEY, "context deadline exceeded")], ids=["no login", "no network"])
-def test_online_falls_back_to_offline(key: str, reason: str, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [("", "no login; `wandb login` makes one"), (KEY, "context deadline exceeded")],
+    ids=["no login", "no network"],
+)
+def test_online_falls_back_to_offline(
+    key: str,
+    reason: str,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     if key:
         monkeypatch.setenv("WANDB_API_KEY", key)
@@ -220,13 +307,25 @@ def test_online_falls_back_to_offline(key: str, reason: str, runs: Path, monkeyp
     assert main(ONLINE) == 0
     (run,) = runs.glob("fedavg-*")
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "W&B" in line)
-    assert reason in line and line.endswith(f"python -m wandb sync runs/{run.name}/wandb/offline-run-*")
+    assert reason in line and line.endswith(
+        f"python -m wandb sync runs/{run.name}/wandb/offline-run-*"
+    )
     (session,) = sessions(run)
     assert session.name.startswith("offline-run-") and rows(session) == curve(run)
 
 
-@pytest.mark.parametrize(("trouble", "words"), [(signal.SIGKILL, "goes on without W&B ("), (signal.SIGSTOP, "W&B was not sent all (")], ids=["dies", "hangs"])
-def test_run_outlives_wandb(trouble: int, words: str, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [(signal.SIGKILL, "goes on without W&B ("), (signal.SIGSTOP, "W&B was not sent all (")],
+    ids=["dies", "hangs"],
+)
+def test_run_outlives_wandb(
+    trouble: int,
+    words: str,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """W&B's service is killed, or stands still, after the third test."""
     shown, closed = WandbTracker.evaluated, WandbTracker._close
 
@@ -236,7 +335,9 @@ def test_run_outlives_wandb(trouble: int, words: str, runs: Path, monkeypatch: p
             signal_service(trouble)
 
     def close(self: WandbTracker, exit_code: int) -> None:
-        monkeypatch.setattr(wandb_run, "SEND_SECONDS", 1.0)  # not before: a slow machine may need longer to draw the pictures
+        monkeypatch.setattr(
+            wandb_run, "SEND_SECONDS", 1.0
+        )  # not before: a slow machine may need longer to draw the pictures
         closed(self, exit_code)
 
     monkeypatch.setattr(WandbTracker, "evaluated", evaluated)
@@ -246,10 +347,14 @@ def test_run_outlives_wandb(trouble: int, words: str, runs: Path, monkeypatch: p
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "W&B" in line)
     assert words in line and services() == []
     (run,) = runs.glob("fedavg-*")
-    assert json.loads((run / "record.json").read_text())["status"] == "done" and len(curve(run)) == 8
+    assert (
+        json.loads((run / "record.json").read_text())["status"] == "done" and len(curve(run)) == 8
+    )
 
 
-def test_a_wandb_that_hangs_when_a_run_opens_costs_a_line(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wandb_that_hangs_when_a_run_opens_costs_a_line(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     wandb.setup(wandb.Settings(silent=True))
     signal_service(signal.SIGSTOP)
     monkeypatch.setattr(wandb_run, "OPEN_SECONDS", 0.5)

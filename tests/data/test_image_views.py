@@ -23,18 +23,26 @@ def seeded(seed: int) -> torch.Generator:
 
 
 def random_images(count: int, channels: int, side: int, seed: int = 0) -> Tensor:
-    return torch.randint(0, 256, (count, channels, side, side), dtype=torch.uint8, generator=seeded(seed))
+    return torch.randint(
+        0, 256, (count, channels, side, side), dtype=torch.uint8, generator=seeded(seed)
+    )
 
 
-def normalised(images: Tensor, statistics: tuple[tuple[float, ...], tuple[float, ...]] = IMAGENET) -> Tensor:
-    return functional.normalize(functional.to_dtype(images, torch.float32, scale=True), *map(list, statistics))
+def normalised(
+    images: Tensor, statistics: tuple[tuple[float, ...], tuple[float, ...]] = IMAGENET
+) -> Tensor:
+    return functional.normalize(
+        functional.to_dtype(images, torch.float32, scale=True), *map(list, statistics)
+    )
 
 
 def test_plain_is_torchvisions_normalisation() -> None:
     images = random_images(5, 3, 32)
     torch.testing.assert_close(CIFAR(images, "plain", None), normalised(images), rtol=0, atol=1e-6)
     grey = random_images(5, 1, 28)
-    torch.testing.assert_close(GREY(grey, "plain", None), normalised(grey, MNIST), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        GREY(grey, "plain", None), normalised(grey, MNIST), rtol=0, atol=1e-6
+    )
 
 
 def test_train_is_one_of_torchvisions_crops_and_flips_for_every_image() -> None:
@@ -42,8 +50,12 @@ def test_train_is_one_of_torchvisions_crops_and_flips_for_every_image() -> None:
     seen = CIFAR(images, "train", seeded(1))
     for image, view in zip(images, seen, strict=True):
         padded = functional.pad(image, [4])
-        crops = [functional.crop(padded, top, left, 32, 32) for top in range(9) for left in range(9)]
-        candidates = normalised(torch.stack(crops + [functional.horizontal_flip(crop) for crop in crops]))
+        crops = [
+            functional.crop(padded, top, left, 32, 32) for top in range(9) for left in range(9)
+        ]
+        candidates = normalised(
+            torch.stack(crops + [functional.horizontal_flip(crop) for crop in crops])
+        )
         distances = (candidates - view).abs().amax(dim=(1, 2, 3))
         assert (distances < 1e-6).sum() == 1
 
@@ -81,14 +93,21 @@ def test_larger_images_are_cropped_for_training_and_brought_to_size_otherwise() 
     images = random_images(6, 3, 40)
     cropping = Views((3, 32, 32), IMAGENET, flip=True)
     centre = functional.center_crop(images, [32, 32])
-    torch.testing.assert_close(cropping(images, "plain", None), normalised(centre), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        cropping(images, "plain", None), normalised(centre), rtol=0, atol=1e-6
+    )
     resizing = Views((3, 32, 32), IMAGENET, flip=True, shrink="resize")
     torch.testing.assert_close(
-        resizing(images, "plain", None), normalised(functional.resize(images, [32, 32])), rtol=0, atol=1e-6
+        resizing(images, "plain", None),
+        normalised(functional.resize(images, [32, 32])),
+        rtol=0,
+        atol=1e-6,
     )
     for image, view in zip(images, cropping(images, "train", seeded(4)), strict=True):
         crops = [functional.crop(image, top, left, 32, 32) for top in range(9) for left in range(9)]
-        candidates = normalised(torch.stack(crops + [functional.horizontal_flip(crop) for crop in crops]))
+        candidates = normalised(
+            torch.stack(crops + [functional.horizontal_flip(crop) for crop in crops])
+        )
         assert ((candidates - view).abs().amax(dim=(1, 2, 3)) < 1e-6).any()
 
 
@@ -99,7 +118,9 @@ def test_second_rotates_the_whole_batch_by_one_angle() -> None:
         angle = 60 * torch.rand(1, generator=seeded(seed)).item() - 30
         angles.append(angle)
         expected = normalised(functional.rotate(images, angle), MNIST)
-        torch.testing.assert_close(GREY(images, "second", seeded(seed)), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            GREY(images, "second", seeded(seed)), expected, rtol=0, atol=1e-5
+        )
     assert min(angles) < -20
     assert max(angles) > 20
 
@@ -129,7 +150,8 @@ def test_second_flips_jitters_and_greys_whole_batches_as_often_as_it_should() ->
         assert torch.equal(result[0], result[2])
         is_grey = torch.equal(result[:, 0], result[:, 1])
         untouched = [
-            functional.rgb_to_grayscale(original, 3) if is_grey else original for original in (batch, batch.flip(-1))
+            functional.rgb_to_grayscale(original, 3) if is_grey else original
+            for original in (batch, batch.flip(-1))
         ]
         plain, flipped = (torch.allclose(result, original, atol=1e-6) for original in untouched)
         outcomes["grey"] += is_grey

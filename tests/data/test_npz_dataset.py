@@ -34,21 +34,29 @@ def test_channels_last_and_first_and_none(tmp_path: Path) -> None:
     assert last.train_labels.dtype == np.int64
     expected = torch.from_numpy(content["train_images"]).permute(0, 3, 1, 2)
     assert torch.equal(last.train.fetch(torch.arange(20)), expected)
-    transposed = {key: value.transpose(0, 3, 1, 2) for key, value in content.items() if key.endswith("images")}
+    transposed = {
+        key: value.transpose(0, 3, 1, 2) for key, value in content.items() if key.endswith("images")
+    }
     first = load_npz(tmp_path, content | transposed)
     assert torch.equal(first.train.fetch(torch.arange(20)), expected)
     grey = load_npz(
-        tmp_path, content | {key: value[..., 0] for key, value in content.items() if key.endswith("images")}
+        tmp_path,
+        content | {key: value[..., 0] for key, value in content.items() if key.endswith("images")},
     )
     assert grey.shape == (1, 6, 5)
-    assert torch.equal(grey.test.fetch(torch.tensor([7])), torch.from_numpy(content["test_images"][7:, None, :, :, 0]))
+    assert torch.equal(
+        grey.test.fetch(torch.tensor([7])),
+        torch.from_numpy(content["test_images"][7:, None, :, :, 0]),
+    )
 
 
 def test_normalised_by_its_own_training_images(tmp_path: Path) -> None:
     dataset = load_npz(tmp_path, arrays())
     seen = dataset.views(dataset.train.fetch(torch.arange(20)), "plain", None)
     torch.testing.assert_close(seen.mean(dim=(0, 2, 3)), torch.zeros(3), rtol=0, atol=1e-5)
-    torch.testing.assert_close(seen.std(dim=(0, 2, 3), correction=0), torch.ones(3), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        seen.std(dim=(0, 2, 3), correction=0), torch.ones(3), rtol=0, atol=1e-5
+    )
 
 
 def test_a_constant_channel_has_deviation_one() -> None:
@@ -81,11 +89,15 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, changed: dict[str, Any], comp
 def test_missing_keys_and_files(tmp_path: Path) -> None:
     content = arrays()
     del content["test_images"], content["test_labels"]
-    with pytest.raises(UserError, match="lacks test_images, test_labels; it has train_images, train_labels"):
+    with pytest.raises(
+        UserError, match="lacks test_images, test_labels; it has train_images, train_labels"
+    ):
         load_npz(tmp_path, content)
     with pytest.raises(UserError, match="dataset.path is missing"):
         load("npz", tmp_path)
-    with pytest.raises(UserError, match="nothing.npz' is not a file; expected an .npz file with train_images"):
+    with pytest.raises(
+        UserError, match="nothing.npz' is not a file; expected an .npz file with train_images"
+    ):
         load("npz", tmp_path, {"path": tmp_path / "nothing.npz"})
     (tmp_path / "text.npz").write_text("hello")
     with pytest.raises(UserError, match="text.npz cannot be read as an .npz file"):
@@ -101,7 +113,12 @@ def test_missing_keys_and_files(tmp_path: Path) -> None:
 
 def test_digits_are_always_there_in_a_fixed_stratified_split(tmp_path: Path) -> None:
     dataset = load("digits", tmp_path)
-    assert (len(dataset.train), len(dataset.test), dataset.num_classes, dataset.shape) == (1437, 360, 10, (1, 8, 8))
+    assert (len(dataset.train), len(dataset.test), dataset.num_classes, dataset.shape) == (
+        1437,
+        360,
+        10,
+        (1, 8, 8),
+    )
     images = dataset.train.fetch(torch.arange(1437))
     assert images.dtype == torch.uint8
     assert (int(images.min()), int(images.max())) == (0, 255)

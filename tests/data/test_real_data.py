@@ -13,7 +13,11 @@ FIRST_LABELS = {
     "mnist": [5, 0, 4, 1, 9, 2, 1, 3, 1, 4],
     "fashion_mnist": [9, 0, 0, 3, 0, 2, 7, 2, 5, 5],
 }
-MEANS = {"cifar10": (0.49139968, 0.48215841, 0.44653091), "mnist": (0.1306605,), "fashion_mnist": (0.2860406,)}
+MEANS = {
+    "cifar10": (0.49139968, 0.48215841, 0.44653091),
+    "mnist": (0.1306605,),
+    "fashion_mnist": (0.2860406,),
+}
 
 
 def fetched(name: str) -> Any:

@@ -21,7 +21,10 @@ from benchmarks import experiments, grid  # noqa: E402
 from benchmarks.runner import Run  # noqa: E402
 
 FILE = Path(__file__).parent / "frozen.json"
-EXECUTORS = {"serial": ["executor=serial"], "processes": ["executor=processes", "executor.workers=2"]}
+EXECUTORS = {
+    "serial": ["executor=serial"],
+    "processes": ["executor=processes", "executor.workers=2"],
+}
 SCALES = ("paper", "laptop")
 
 
@@ -37,7 +40,13 @@ def environment() -> dict[str, str]:
 
 def digest_of_run(method: str, executor: str, runs_dir: str) -> str:
     """Digest of curve without times, labels and final weights of a smoke run on digits."""
-    overrides = [f"method={method}", "scale=smoke", "noise.rho=0.6", f"runs_dir={runs_dir}", *EXECUTORS[executor]]
+    overrides = [
+        f"method={method}",
+        "scale=smoke",
+        "noise.rho=0.6",
+        f"runs_dir={runs_dir}",
+        *EXECUTORS[executor],
+    ]
     ((_, config),) = grid.expand(overrides)
     run = Run(config, SilentTracker(config.run_dir))
     try:
@@ -50,7 +59,9 @@ def digest_of_run(method: str, executor: str, runs_dir: str) -> str:
 
 
 def run_ids(experiment: str, scale: str) -> list[str]:
-    return [config.run_id for _, config in grid.expand([f"experiment={experiment}", f"scale={scale}"])]
+    return [
+        config.run_id for _, config in grid.expand([f"experiment={experiment}", f"scale={scale}"])
+    ]
 
 
 def digest(value: Any) -> str:
@@ -66,9 +77,14 @@ def main() -> None:
 
     names = [info.name for info in registry.list_methods()]
     with tempfile.TemporaryDirectory() as folder:
-        runs = {name: {where: digest_of_run(name, where, f"{folder}/{where}") for where in EXECUTORS} for name in names}
+        runs = {
+            name: {where: digest_of_run(name, where, f"{folder}/{where}") for where in EXECUTORS}
+            for name in names
+        }
     ids = {name: {scale: run_ids(name, scale) for scale in SCALES} for name in experiment_names()}
-    FILE.write_text(json.dumps({"environment": environment(), "runs": runs, "run_ids": ids}, indent=1) + "\n")
+    FILE.write_text(
+        json.dumps({"environment": environment(), "runs": runs, "run_ids": ids}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -7,18 +7,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from methods import aggregators
-from methods.aggregators import coordinate_median, median, order_statistics, residual_fit, residual_reweighting, uniform, weighted_mean
+from methods.aggregators import (
+    coordinate_median,
+    median,
+    order_statistics,
+    residual_fit,
+    residual_reweighting,
+    uniform,
+    weighted_mean,
+)
 
-ROWS = np.array([[0.10, 0.20, 0.15, 0.30, 5.0], [1, 2, 3, 4, 5], [-0.5, 0.4, 0.1, -0.2, 0.3]], dtype=np.float32)  # coordinates by models
+ROWS = np.array(
+    [[0.10, 0.20, 0.15, 0.30, 5.0], [1, 2, 3, 4, 5], [-0.5, 0.4, 0.1, -0.2, 0.3]], dtype=np.float32
+)  # coordinates by models
 MODELS = torch.from_numpy(ROWS.T.copy())
 ALL_TRAINABLE = 10**9
 
 
 def random_models(num_models: int, width: int) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(0).standard_normal((num_models, width)).astype(np.float32))
+    return torch.from_numpy(
+        np.random.default_rng(0).standard_normal((num_models, width)).astype(np.float32)
+    )
 
 
-def literal_reweighting(matrix: np.ndarray, interval: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
+def literal_reweighting(
+    matrix: np.ndarray, interval: float, delta: float
+) -> tuple[np.ndarray, np.ndarray]:
     """One coordinate after the other, with explicit hat matrices, in float64."""
     num_models, width = matrix.shape
     corrected, scores = matrix.astype(np.float64).copy(), np.zeros(num_models)
@@ -33,10 +47,17 @@ def literal_reweighting(matrix: np.ndarray, interval: float, delta: float) -> tu
         slope = np.median([np.median([(s[a] - s[b]) / (a - b) for b in x if b != a]) for a in x])
         line = np.median(y) - slope * (num_models - 1) / 2 + slope * rank
         residual = y - line
-        scale = 1.4826 * (1 + 5 / (num_models - 1)) * np.median(np.sort(np.abs(residual))[1:]) + 1e-7
+        scale = (
+            1.4826 * (1 + 5 / (num_models - 1)) * np.median(np.sort(np.abs(residual))[1:]) + 1e-7
+        )
         e, g = residual / scale, np.sqrt(1 - np.diag(hat)[rank])
         bound = interval * np.sqrt(2 / num_models)
-        confidence = np.array([1.0 if r == 0 else np.clip(r / k, -bound, bound) * k / r for r, k in zip(e, g, strict=True)])
+        confidence = np.array(
+            [
+                1.0 if r == 0 else np.clip(r / k, -bound, bound) * k / r
+                for r, k in zip(e, g, strict=True)
+            ]
+        )
         scores += confidence * confidence.std(ddof=1)
         corrected[:, i] = np.where(confidence >= delta, y, line)
     return corrected, (scores / scores.max()) ** 2 / ((scores / scores.max()) ** 2).sum()
@@ -46,10 +67,14 @@ def literal_reweighting(matrix: np.ndarray, interval: float, delta: float) -> tu
 def test_order_statistics_equal_a_sort(size):
     """Few distinct values, so that ties are frequent."""
     rows = np.random.default_rng(size).integers(0, 6, (size, 200)).astype(np.float32)
-    assert np.array_equal(np.stack(order_statistics(rows, tuple(range(size)))), np.sort(rows, axis=0))
+    assert np.array_equal(
+        np.stack(order_statistics(rows, tuple(range(size)))), np.sort(rows, axis=0)
+    )
     assert np.array_equal(median(rows), np.median(rows, axis=0))
     if size > 1:
-        assert np.array_equal(median(rows, leave_out=1), np.median(np.sort(rows, axis=0)[1:], axis=0))
+        assert np.array_equal(
+            median(rows, leave_out=1), np.median(np.sort(rows, axis=0)[1:], axis=0)
+        )
 
 
 def test_order_statistics_leave_their_input_alone():
@@ -83,7 +108,9 @@ def test_fit_of_the_example():
     assert np.allclose(fit.slope, [0.075, 1.0, 0.25], atol=1e-6)
     assert np.allclose(fit.intercept, [0.05, 1.0, -0.4], atol=1e-6)
     assert np.allclose(fit.line[:, 0], [0.05, 0.20, 0.125, 0.275, 0.35], atol=1e-6)
-    assert np.allclose(fit.confidence, [[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1], [0.021522, 1, 1]], atol=1e-6)
+    assert np.allclose(
+        fit.confidence, [[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1], [0.021522, 1, 1]], atol=1e-6
+    )
     assert np.allclose(fit.spread, [0.437589, 0, 0], atol=1e-6)
 
 
@@ -93,10 +120,18 @@ def test_reweighting_of_the_example():
     assert np.allclose(weights, [0.249971] * 4 + [0.000116], atol=1e-6)
     assert torch.allclose(corrected[:, 0], torch.tensor([0.10, 0.20, 0.15, 0.30, 0.35]), atol=1e-6)
     assert torch.equal(corrected[:, 1:], MODELS[:, 1:])
-    assert torch.allclose(weighted_mean(corrected, weights), torch.tensor([0.187519, 2.500289, -0.049959]), atol=1e-6)
+    assert torch.allclose(
+        weighted_mean(corrected, weights), torch.tensor([0.187519, 2.500289, -0.049959]), atol=1e-6
+    )
 
 
-@pytest.mark.parametrize(("num_models", "factor", "roots"), [(5, 3.33585, [0.6325, 0.8367, 0.8944]), (10, 2.30627, [0.8090, 0.8669, 0.9079, 0.9342, 0.9471])])
+@pytest.mark.parametrize(
+    ("num_models", "factor", "roots"),
+    [
+        (5, 3.33585, [0.6325, 0.8367, 0.8944]),
+        (10, 2.30627, [0.8090, 0.8669, 0.9079, 0.9342, 0.9471]),
+    ],
+)
 def test_leverage_of_the_two_cohort_sizes(num_models, factor, roots):
     """Under a narrow interval almost every confidence is below 1; it then equals Z sqrt(1 - h) scale / |residual|, which gives sqrt(1 - h) of the rank."""
     y = np.random.default_rng(0).standard_normal((num_models, 100))
@@ -127,7 +162,9 @@ def test_reweighting_does_not_depend_on_threads_and_leaves_its_input_alone(monke
     before = matrix.clone()
     results = []
     for cores in (1, 4):
-        monkeypatch.setattr(aggregators.os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        monkeypatch.setattr(
+            aggregators.os, "sched_getaffinity", lambda _, cores=cores: set(range(cores))
+        )
         results.append(residual_reweighting(matrix, 2.0, 0.1, ALL_TRAINABLE))
     assert torch.equal(results[0].matrix, results[1].matrix)
     assert np.array_equal(results[0].weights, results[1].weights)
@@ -148,7 +185,10 @@ def test_blocks_change_rounding_only(monkeypatch):
 def test_reweighting_follows_a_permutation_of_the_models(order):
     matrix = random_models(7, 200)
     matrix[3] += 2
-    straight, permuted = residual_reweighting(matrix, 2.0, 0.1, 150), residual_reweighting(matrix[order], 2.0, 0.1, 150)
+    straight, permuted = (
+        residual_reweighting(matrix, 2.0, 0.1, 150),
+        residual_reweighting(matrix[order], 2.0, 0.1, 150),
+    )
     assert np.allclose(permuted.weights, straight.weights[order], atol=1e-6)
     assert torch.allclose(permuted.matrix, straight.matrix[order])
 
@@ -189,5 +229,7 @@ def test_fewer_than_three_models_are_averaged(num_models):
 def test_corrected_statistics_stay_above_the_smallest_client_value(num_trainable, smallest):
     """1 1 3 5 7 9 11: slope 2, line -1 1 3 5 7 9 11. All residuals but the first are 0, so the scale is tiny and the first value is replaced by -1: right for a
     weight, fatal for a variance, which is held at 1."""
-    corrected, _ = residual_reweighting(torch.tensor([[1.0], [1.0], [3.0], [5.0], [7.0], [9.0], [11.0]]), 2.0, 0.1, num_trainable)
+    corrected, _ = residual_reweighting(
+        torch.tensor([[1.0], [1.0], [3.0], [5.0], [7.0], [9.0], [11.0]]), 2.0, 0.1, num_trainable
+    )
     assert corrected.min().item() == pytest.approx(smallest)

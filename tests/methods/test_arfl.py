@@ -17,7 +17,9 @@ class Broken(ARFL):
         return reply
 
 
-@pytest.mark.parametrize(("name", "value"), [("confidence_interval", 0.0), ("delta", -0.1), ("delta", 1.5)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("confidence_interval", 0.0), ("delta", -0.1), ("delta", 1.5)]
+)
 def test_illegal_values_are_named(name, value):
     with pytest.raises(ValueError, match=f"method.{name}={value} is not legal; legal: "):
         ARFLParams(**{name: value})
@@ -36,7 +38,13 @@ def test_a_model_with_nan_is_left_out(open_run):
     run = open_run("method=arfl", "federation.clients_per_round=8")
     run.executor._workshop.method = Broken(run.method.params)
     ctx = run.context("train")
-    replies = run.fleet.ask(run.method.select(run.fleet, ctx), run.method.local_update, run.method.payload, ctx, participation=True)
+    replies = run.fleet.ask(
+        run.method.select(run.fleet, ctx),
+        run.method.local_update,
+        run.method.payload,
+        ctx,
+        participation=True,
+    )
     assert [reply.client_id for reply in replies] == [0, 1, 2, 4, 5, 6, 7]
     run.method.aggregate(replies, ctx)
     assert run.fleet.meter.dropped_models == 1
@@ -58,8 +66,12 @@ def test_a_noisy_minority_gets_less_weight(make_client, make_ctx, initial_vector
 
     rng, models = np.random.default_rng(0), []
     for k in range(6):
-        client = make_client(num_samples=200, client_id=k, labels=rng.integers(0, 10, 200) if k < 2 else None)
-        reply = ARFL(ARFLParams()).local_update(client, Payload({"model": initial_vector}, {}), make_ctx(local_epochs=3, lr=0.05))
+        client = make_client(
+            num_samples=200, client_id=k, labels=rng.integers(0, 10, 200) if k < 2 else None
+        )
+        reply = ARFL(ARFLParams()).local_update(
+            client, Payload({"model": initial_vector}, {}), make_ctx(local_epochs=3, lr=0.05)
+        )
         models.append(reply.models["model"])
     weights = residual_reweighting(torch.stack(models), 2.0, 0.1, 10**9).weights
     assert weights[:2].max() < weights[2:].min()

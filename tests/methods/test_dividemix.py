@@ -7,7 +7,13 @@ from torch import nn
 
 from methods import dividemix, local
 from methods.base import Payload, Spec
-from methods.dividemix import DivideMix, DivideMixParams, clean_probability, mixmatch_loss, uniform_penalty
+from methods.dividemix import (
+    DivideMix,
+    DivideMixParams,
+    clean_probability,
+    mixmatch_loss,
+    uniform_penalty,
+)
 from methods.fedavg import FedAvg
 from methods.losses import sharpen
 from methods.network import Network
@@ -24,14 +30,20 @@ def vectors(initial_vector):
 
 
 def visit(client, ctx, vectors, **params):
-    return DivideMix(DivideMixParams(**{"divide_epochs": 1, **params})).local_update(client, Payload(vectors, {}), ctx)
+    return DivideMix(DivideMixParams(**{"divide_epochs": 1, **params})).local_update(
+        client, Payload(vectors, {}), ctx
+    )
 
 
 # --- the loss --------------------------------------------------------------------------------------------------------------------
 
 
 def test_sharpening():
-    assert torch.allclose(sharpen(torch.tensor([[0.35526, 0.145003, 0.499737]]), 0.5), torch.tensor([[0.31793, 0.052966, 0.629104]]), atol=1e-6)
+    assert torch.allclose(
+        sharpen(torch.tensor([[0.35526, 0.145003, 0.499737]]), 0.5),
+        torch.tensor([[0.31793, 0.052966, 0.629104]]),
+        atol=1e-6,
+    )
 
 
 def test_penalty():
@@ -42,14 +54,19 @@ def test_penalty():
 
 def test_unlabelled_loss():
     """Squared error over rows and classes: .290656. Two rows are labelled, two not; only this term depends on the weight."""
-    losses = [mixmatch_loss(torch.cat([LOGITS, LOGITS]), torch.cat([TARGETS, TARGETS]), 2, weight) for weight in (0.0, 1.0, 25.0)]
+    losses = [
+        mixmatch_loss(torch.cat([LOGITS, LOGITS]), torch.cat([TARGETS, TARGETS]), 2, weight)
+        for weight in (0.0, 1.0, 25.0)
+    ]
     assert (losses[1] - losses[0]).item() == pytest.approx(0.290656, abs=1e-6)
     assert (losses[2] - losses[0]).item() == pytest.approx(25 * 0.290656, abs=1e-4)
 
 
 def test_labelled_loss():
     """Cross-entropy with the soft targets is 1.951264 (see JointOpt's L_c); with all rows labelled the penalty is all that is added."""
-    assert mixmatch_loss(LOGITS, TARGETS, 2, 25.0).item() == pytest.approx(1.951264 + 0.121247, abs=1e-6)
+    assert mixmatch_loss(LOGITS, TARGETS, 2, 25.0).item() == pytest.approx(
+        1.951264 + 0.121247, abs=1e-6
+    )
 
 
 def test_one_step_of_mixmatch(make_client, make_ctx, vectors):
@@ -60,10 +77,20 @@ def test_one_step_of_mixmatch(make_client, make_ctx, vectors):
     client, ctx = make_client(num_samples=6), make_ctx(stage="divide", round=8)
     a, b = client.network(vectors["a"]), client.network(vectors["b"])
     clean = torch.tensor([0.9, 0.6, 1.0, 0.2, 0.1, 0.4])
-    method = DivideMix(DivideMixParams(mixup_alpha=0.0, lambda_u=3.0, lambda_u_ramp=0.0, budget_share=1.0, warmup_share=0.0))
+    method = DivideMix(
+        DivideMixParams(
+            mixup_alpha=0.0, lambda_u=3.0, lambda_u_ramp=0.0, budget_share=1.0, warmup_share=0.0
+        )
+    )
     trainer = local.Trainer(client, [a, b], ctx)
-    loss = method._mix_loss(trainer, a, b, clean, torch.tensor([3, 4, 5]), ctx.rng("dividemix", 0), ctx)
-    batch = next(client.batches(3, "train", ctx.generator("x"), ctx.generator("y"), subset=torch.tensor([0, 1, 2])))
+    loss = method._mix_loss(
+        trainer, a, b, clean, torch.tensor([3, 4, 5]), ctx.rng("dividemix", 0), ctx
+    )
+    batch = next(
+        client.batches(
+            3, "train", ctx.generator("x"), ctx.generator("y"), subset=torch.tensor([0, 1, 2])
+        )
+    )
     value = loss(batch).item()
 
     with torch.no_grad():
@@ -86,10 +113,21 @@ def test_mixing_keeps_the_larger_share_and_all_parts(make_client, make_ctx, vect
     """Inputs are x1, x2, u1, u2; the share of a row's own image is at least a half; partners are a permutation of all rows."""
     seen = []
     mix = dividemix.mixup.mix
-    monkeypatch.setattr(dividemix.mixup, "mix", lambda x, y, share, partners: seen.append((x, y, share, partners)) or mix(x, y, share, partners))
-    monkeypatch.setattr(dividemix, "divide", lambda client, nets, rng: [torch.tensor([1.0] * 8 + [0.0] * 5)] * 2)
+    monkeypatch.setattr(
+        dividemix.mixup,
+        "mix",
+        lambda x, y, share, partners: (
+            seen.append((x, y, share, partners)) or mix(x, y, share, partners)
+        ),
+    )
+    monkeypatch.setattr(
+        dividemix, "divide", lambda client, nets, rng: [torch.tensor([1.0] * 8 + [0.0] * 5)] * 2
+    )
     visit(make_client(num_samples=13), make_ctx(stage="divide", round=8, batch_size=4), vectors)
-    assert [len(x) for x, *_ in seen] == [16, 10] * 2  # 8 labelled in batches of 4; 5 unlabelled in batches of 4 and 1
+    assert [len(x) for x, *_ in seen] == [
+        16,
+        10,
+    ] * 2  # 8 labelled in batches of 4; 5 unlabelled in batches of 4 and 1
     for x, y, share, partners in seen:
         assert 0.5 <= share <= 1
         assert sorted(partners.tolist()) == list(range(len(x)))
@@ -115,7 +153,13 @@ def test_nothing_to_divide(losses):
 def test_division_follows_the_networks_losses(make_client, make_ctx, initial_vector):
     """A network taught the true labels finds the ones that were changed afterwards."""
     teacher = make_client(num_samples=200)
-    vector = FedAvg(None).local_update(teacher, Payload({"model": initial_vector}, {}), make_ctx(local_epochs=20, lr=0.05)).models["model"]
+    vector = (
+        FedAvg(None)
+        .local_update(
+            teacher, Payload({"model": initial_vector}, {}), make_ctx(local_epochs=20, lr=0.05)
+        )
+        .models["model"]
+    )
     labels = teacher.given.clone()
     labels[::5] = (labels[::5] + 1) % 10
     client = make_client(labels=labels.numpy())
@@ -134,14 +178,25 @@ def spy(monkeypatch):
     def recorded(self, batch_loss, number=0, *, nets=None, subset=None, **rest):
         before = [net.vector.clone() for net in self.optimizers]
         epoch(self, batch_loss, number, nets=nets, subset=subset, **rest)
-        moved = [not torch.equal(net.vector, old) for net, old in zip(self.optimizers, before, strict=True)]
-        epochs.append((list(self.optimizers).index(nets[0]), None if subset is None else subset.tolist(), moved))
+        moved = [
+            not torch.equal(net.vector, old)
+            for net, old in zip(self.optimizers, before, strict=True)
+        ]
+        epochs.append(
+            (
+                list(self.optimizers).index(nets[0]),
+                None if subset is None else subset.tolist(),
+                moved,
+            )
+        )
 
     monkeypatch.setattr(local.Trainer, "epoch", recorded)
     return epochs
 
 
-def test_each_network_is_trained_on_the_others_division(make_client, make_ctx, vectors, monkeypatch):
+def test_each_network_is_trained_on_the_others_division(
+    make_client, make_ctx, vectors, monkeypatch
+):
     """a holds 0..3 to be clean, b holds 6..9: a learns 6..9 while b rests, then b learns 0..3 while a rests. Kept is a's verdict."""
     clean_a, clean_b = torch.tensor([1.0] * 4 + [0.0] * 6), torch.tensor([0.0] * 6 + [1.0] * 4)
     monkeypatch.setattr(dividemix, "divide", lambda client, nets, rng: [clean_a, clean_b])
@@ -154,19 +209,34 @@ def test_each_network_is_trained_on_the_others_division(make_client, make_ctx, v
 
 
 @pytest.mark.parametrize("num_clean", [0, 1])
-def test_without_labelled_samples_it_is_cross_entropy(make_client, make_ctx, vectors, monkeypatch, num_clean):
+def test_without_labelled_samples_it_is_cross_entropy(
+    make_client, make_ctx, vectors, monkeypatch, num_clean
+):
     """Fewer than two labelled samples: both networks make an epoch of FedAvg. The order of b's batches differs, as it comes second."""
-    monkeypatch.setattr(dividemix, "divide", lambda client, nets, rng: [torch.tensor([1.0] * num_clean + [0.0] * (12 - num_clean))] * 2)
-    plain = FedAvg(None).local_update(make_client(num_samples=12), Payload({"model": vectors["a"]}, {}), make_ctx(round=8))
+    monkeypatch.setattr(
+        dividemix,
+        "divide",
+        lambda client, nets, rng: [torch.tensor([1.0] * num_clean + [0.0] * (12 - num_clean))] * 2,
+    )
+    plain = FedAvg(None).local_update(
+        make_client(num_samples=12), Payload({"model": vectors["a"]}, {}), make_ctx(round=8)
+    )
     epochs = spy(monkeypatch)
     reply = visit(make_client(num_samples=12), make_ctx(stage="divide", round=8), vectors)
     assert epochs == [(0, None, [True, False]), (1, None, [False, True])]
     assert torch.equal(reply.models["a"], plain.models["model"])
 
 
-def test_without_unlabelled_samples_the_labelled_are_mixed(make_client, make_ctx, vectors, monkeypatch):
+def test_without_unlabelled_samples_the_labelled_are_mixed(
+    make_client, make_ctx, vectors, monkeypatch
+):
     monkeypatch.setattr(dividemix, "divide", lambda client, nets, rng: [torch.ones(12)] * 2)
-    replies = [visit(make_client(num_samples=12), make_ctx(stage="divide", round=8), vectors, lambda_u=weight) for weight in (0.0, 100.0)]
+    replies = [
+        visit(
+            make_client(num_samples=12), make_ctx(stage="divide", round=8), vectors, lambda_u=weight
+        )
+        for weight in (0.0, 100.0)
+    ]
     for name in ("a", "b"):
         assert torch.isfinite(replies[0].models[name]).all()
         assert torch.equal(replies[0].models[name], replies[1].models[name])
@@ -197,7 +267,9 @@ def test_warm_up_is_fedavg_on_both_with_its_own_batch_size(make_client, make_ctx
     client = make_client()
     reply = visit(client, make_ctx(stage="warmup"), vectors, warmup_batch_size=16)
     for name, vector in vectors.items():
-        plain = FedAvg(None).local_update(make_client(), Payload({"model": vector}, {}), make_ctx(batch_size=16))
+        plain = FedAvg(None).local_update(
+            make_client(), Payload({"model": vector}, {}), make_ctx(batch_size=16)
+        )
         assert torch.equal(reply.models[name], plain.models["model"])
     assert client.state == {}
 
@@ -213,17 +285,27 @@ def test_prediction_adds_logits():
 
 def test_oracle_is_declared():
     assert DivideMix(DivideMixParams()).oracle() == ""
-    assert "lambda_u=0.0" in DivideMix(DivideMixParams(lambda_u=0.0, lambda_u_is_oracle=True)).oracle()
+    assert (
+        "lambda_u=0.0" in DivideMix(DivideMixParams(lambda_u=0.0, lambda_u_is_oracle=True)).oracle()
+    )
 
 
 def test_run(run_small):
-    record = run_small("method=dividemix", "method.budget_share=0.25", "method.warmup_share=0.5", "method.divide_epochs=1", "train.batch_size=32")
+    record = run_small(
+        "method=dividemix",
+        "method.budget_share=0.25",
+        "method.warmup_share=0.5",
+        "method.divide_epochs=1",
+        "train.batch_size=32",
+    )
     assert record["status"] == "done"
     assert record["cost"]["participations"] == 8
     assert "samples/precision" in record["scores"]
 
 
-@pytest.mark.parametrize(("dataset", "value"), [("cifar10", 25.0), ("cifar100", 150.0), ("clothing1m", 25.0)])
+@pytest.mark.parametrize(
+    ("dataset", "value"), [("cifar10", 25.0), ("cifar100", 150.0), ("clothing1m", 25.0)]
+)
 def test_published_lambda(configure, dataset, value):
     """FedCorr, appendix B, high noise."""
     config = configure("method=dividemix", f"dataset={dataset}", "scale=paper")
@@ -232,8 +314,18 @@ def test_published_lambda(configure, dataset, value):
 
 
 @pytest.mark.parametrize(
-    "params", [{"divide_epochs": 0}, {"warmup_batch_size": 0}, {"lambda_u": -1.0}, {"lambda_u_ramp": 2.0}, {"threshold": -0.1}, {"temperature": 0.0}]
+    "params",
+    [
+        {"divide_epochs": 0},
+        {"warmup_batch_size": 0},
+        {"lambda_u": -1.0},
+        {"lambda_u_ramp": 2.0},
+        {"threshold": -0.1},
+        {"temperature": 0.0},
+    ],
 )
 def test_illegal_parameters(params):
-    with pytest.raises(ValueError, match=rf"^method\.{next(iter(params))}=.* is not legal; legal: .*$"):
+    with pytest.raises(
+        ValueError, match=rf"^method\.{next(iter(params))}=.* is not legal; legal: .*$"
+    ):
         DivideMixParams(**params)

@@ -12,7 +12,14 @@ from torch import nn
 import methods.fedcnml
 from methods.base import Payload, Spec, TrainParams
 from methods.fedcnml import FedCNML, FedCNMLParams
-from methods.fedcnml_math import binarise, choose_clean, cutoff, jensen_shannon, sample_weights, triplet
+from methods.fedcnml_math import (
+    binarise,
+    choose_clean,
+    cutoff,
+    jensen_shannon,
+    sample_weights,
+    triplet,
+)
 from methods.losses import cross_entropy
 from methods.network import Network
 
@@ -39,7 +46,19 @@ def advance(run):
 # --- divergences and cut-offs ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("a", "expected"), [(1.0, 0.0), (0.9, 0.0519), (0.7, 0.1692), (0.5, 0.3113), (0.3, 0.4934), (0.1, 0.7583), (0.01, 0.9595), (0.0, 1.0)])
+@pytest.mark.parametrize(
+    ("a", "expected"),
+    [
+        (1.0, 0.0),
+        (0.9, 0.0519),
+        (0.7, 0.1692),
+        (0.5, 0.3113),
+        (0.3, 0.4934),
+        (0.1, 0.7583),
+        (0.01, 0.9595),
+        (0.0, 1.0),
+    ],
+)
 def test_divergence_values(a, expected):
     assert jensen_shannon(torch.tensor([a])).item() == pytest.approx(expected, abs=5e-5)
 
@@ -51,8 +70,12 @@ def test_divergence_is_the_definition(masses, label):
     y = np.zeros(len(p))
     y[label % len(p)] = 1
     m = (y + p) / 2
-    direct = 0.5 * np.sum(y[y > 0] * np.log2(y[y > 0] / m[y > 0])) + 0.5 * np.sum(p * np.log2(p / m))
-    assert jensen_shannon(torch.tensor([p[label % len(p)]])).item() == pytest.approx(direct, abs=1e-9)
+    direct = 0.5 * np.sum(y[y > 0] * np.log2(y[y > 0] / m[y > 0])) + 0.5 * np.sum(
+        p * np.log2(p / m)
+    )
+    assert jensen_shannon(torch.tensor([p[label % len(p)]])).item() == pytest.approx(
+        direct, abs=1e-9
+    )
 
 
 def test_cutoff():
@@ -66,7 +89,10 @@ def test_cutoff():
 SCORES = np.array([[np.nan, 0.6, 0.3], [0.8, np.nan, 0.2], [0.7, 0.5, np.nan]])  # [data, model]
 
 
-@pytest.mark.parametrize(("tau1", "threshold", "eta"), [(1.0, 3.1 / 6, [2, 1, 0]), (2.0, 0.8 - (0.8 - 3.1 / 6) / 2, [2, 0, 0]), (1e9, 0.8, [1, 0, 0])])
+@pytest.mark.parametrize(
+    ("tau1", "threshold", "eta"),
+    [(1.0, 3.1 / 6, [2, 1, 0]), (2.0, 0.8 - (0.8 - 3.1 / 6) / 2, [2, 0, 0]), (1e9, 0.8, [1, 0, 0])],
+)
 def test_threshold_and_neighbours(tau1, threshold, eta):
     """Off the diagonal: maximum 0.8, mean 3.1 / 6. Model 0 scores 0.8 and 0.7, model 1 scores 0.6 and 0.5, model 2 scores 0.3 and 0.2."""
     found_threshold, found_eta = binarise(SCORES, tau1)
@@ -93,8 +119,15 @@ def test_clean_clients():
     eta, received = np.array([3, 0, 1, 1, 4]), np.array([0.1, 0.9, 0.2, 0.3, 0.1])
     assert choose_clean(eta, received, mu2=0, least=1).tolist() == [0, 2, 3, 4]
     assert choose_clean(eta, received, mu2=1, least=1).tolist() == [0, 4]
-    assert choose_clean(eta, received, mu2=1, least=3).tolist() == [0, 3, 4]  # 3 before 2: same eta, better received
-    assert choose_clean(np.zeros(5, dtype=int), received, mu2=1, least=2).tolist() == [1, 3]  # nobody clean
+    assert choose_clean(eta, received, mu2=1, least=3).tolist() == [
+        0,
+        3,
+        4,
+    ]  # 3 before 2: same eta, better received
+    assert choose_clean(np.zeros(5, dtype=int), received, mu2=1, least=2).tolist() == [
+        1,
+        3,
+    ]  # nobody clean
     assert choose_clean(np.zeros(5, dtype=int), np.zeros(5), mu2=1, least=2).tolist() == [0, 1]
 
 
@@ -123,7 +156,11 @@ def test_scoring_in_parts_changes_nothing(open_run, monkeypatch, samples):
     for at_once in (1, 3):
         monkeypatch.setattr(methods.fedcnml, "SCORING_BYTES", at_once * models[0].numel() * 4 + 1)
         before = run.fleet.meter.models_down
-        assert np.array_equal(run.method._mutual_scores(run.fleet, models, run.context("scoring")), whole, equal_nan=True)
+        assert np.array_equal(
+            run.method._mutual_scores(run.fleet, models, run.context("scoring")),
+            whole,
+            equal_nan=True,
+        )
         assert run.fleet.meter.models_down - before == 8 * 7
 
 
@@ -174,7 +211,11 @@ def test_measured_divergences(make_client, make_ctx, two_vectors, labels):
     reply, client = prepared(method, client, ctx, *two_vectors)
     for number, vector in enumerate(two_vectors):
         with torch.no_grad():
-            p = client.network(vector).eval()(client.images(torch.arange(client.num_samples))).softmax(1)
+            p = (
+                client.network(vector)
+                .eval()(client.images(torch.arange(client.num_samples)))
+                .softmax(1)
+            )
         divergences = jensen_shannon(p[torch.arange(client.num_samples), client.labels])
         assert reply.values["sums"][number] == pytest.approx(divergences.sum().item(), rel=1e-5)
         assert reply.values["minima"][number] == pytest.approx(divergences.min().item(), rel=1e-5)
@@ -208,7 +249,9 @@ def test_all_clean_is_plain_training(make_client, make_ctx, two_vectors, mean_ov
     method = FedCNML(FedCNMLParams(view="train", mean_over=mean_over))
     _, client = prepared(method, make_client(), make_ctx(1, "federation"), *two_vectors)
     judged = federate(method, client, make_ctx(1, "federation"), 2.0, 2.0)
-    plain = method.local_update(make_client(), Payload(dict(zip("ab", two_vectors, strict=True)), {}), make_ctx(1, "warmup"))
+    plain = method.local_update(
+        make_client(), Payload(dict(zip("ab", two_vectors, strict=True)), {}), make_ctx(1, "warmup")
+    )
     assert judged.values == {"judged": 0, "active": 0}
     for name in "ab":
         assert torch.allclose(judged.models[name], plain.models[name], atol=1e-6)
@@ -229,11 +272,15 @@ def test_all_noisy_learns_pseudo_labels(make_client, make_ctx, two_vectors):
 
 def test_pseudo_labels_are_the_sharpened_mean(make_client, make_ctx, two_vectors):
     """p^(1/T) / sum with T = 0.5 of the mean of both networks' probabilities."""
-    _, client = prepared(FedCNML(FedCNMLParams()), make_client(), make_ctx(1, "federation"), *two_vectors)
+    _, client = prepared(
+        FedCNML(FedCNMLParams()), make_client(), make_ctx(1, "federation"), *two_vectors
+    )
     with torch.no_grad():
         x = client.images(torch.arange(client.num_samples))
         mean = sum(client.network(vector).eval()(x).softmax(1) for vector in two_vectors) / 2
-    assert torch.allclose(client.state["pseudo"], mean**2 / (mean**2).sum(1, keepdim=True), atol=1e-6)
+    assert torch.allclose(
+        client.state["pseudo"], mean**2 / (mean**2).sum(1, keepdim=True), atol=1e-6
+    )
 
 
 def test_triplet_sleeps_until_a_network_has_drifted(make_client, make_ctx, two_vectors):
@@ -252,7 +299,9 @@ def test_ensemble_averages_probabilities():
     """Probabilities (0.9, 0.1) and (0.2, 0.8) average to (0.55, 0.45); averaged logits would answer the second class."""
     nets = {}
     for name, p in (("a", [0.9, 0.1]), ("b", [0.2, 0.8])):
-        nets[name] = Network(nn.Linear(1, 2)).load(torch.cat([torch.zeros(2), torch.tensor(p).log()]))
+        nets[name] = Network(nn.Linear(1, 2)).load(
+            torch.cat([torch.zeros(2), torch.tensor(p).log()])
+        )
     mean = FedCNML(FedCNMLParams()).predict(nets, torch.zeros(1, 1))
     assert torch.allclose(mean, torch.tensor([[0.55, 0.45]]))
 
@@ -277,7 +326,12 @@ def test_the_papers_schedule():
     assert stages == sorted(stages, key=["scoring", "warmup", "federation"].index)
 
 
-@given(st.integers(2, 60), st.integers(1, 20), st.integers(0, 500), st.sampled_from(["none", "c1", "c2"]))
+@given(
+    st.integers(2, 60),
+    st.integers(1, 20),
+    st.integers(0, 500),
+    st.sampled_from(["none", "c1", "c2"]),
+)
 def test_budget_is_kept(num_clients, cohort, extra, ablation):
     cohort = min(cohort, num_clients)
     spec = make_spec((ablation != "c1") * num_clients + 2 * cohort + extra, num_clients, cohort)
@@ -294,9 +348,18 @@ def test_learning_rate_steps(make_ctx):
     from methods.base import RoundContext
 
     def rate(round, spec, **params):
-        return FedCNML(FedCNMLParams(**params)).learning_rate(RoundContext(1, round, "any", spec, TrainParams(lr=0.02)))
+        return FedCNML(FedCNMLParams(**params)).learning_rate(
+            RoundContext(1, round, "any", spec, TrainParams(lr=0.02))
+        )
 
-    for t, expected in ((0, 0.02), (119, 0.02), (120, 0.002), (239, 0.002), (240, 0.0002), (349, 0.0002)):
+    for t, expected in (
+        (0, 0.02),
+        (119, 0.02),
+        (120, 0.002),
+        (239, 0.002),
+        (240, 0.0002),
+        (349, 0.0002),
+    ):
         assert rate(1 + t, make_spec()) == pytest.approx(expected)
     for t, expected in ((11, 0.02), (12, 0.002), (23, 0.002), (24, 0.0002), (34, 0.0002)):
         assert rate(1 + t, make_spec(100 + 35 * 10)) == pytest.approx(expected)
@@ -315,7 +378,16 @@ def test_too_small_a_budget_is_refused():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"ablation": "c4"}, {"tau1": 0.5}, {"mu2": -1}, {"temperature": 0.0}, {"warmup": 350}, {"view": "plain"}, {"margin": float("nan")}]
+    "wrong",
+    [
+        {"ablation": "c4"},
+        {"tau1": 0.5},
+        {"mu2": -1},
+        {"temperature": 0.0},
+        {"warmup": 350},
+        {"view": "plain"},
+        {"margin": float("nan")},
+    ],
 )
 def test_illegal_parameters(wrong):
     with pytest.raises(ValueError, match=rf"method\.{next(iter(wrong))}=.* is not legal; legal: "):
@@ -332,16 +404,27 @@ def test_cost_of_a_run(run_small):
     assert record["status"] == "done"
     assert (cost["participations"], cost["contacts"]) == (20, 16)
     assert (cost["models_down"], cost["models_up"]) == (8 + 56 + 24, 8 + 24)
-    entries = [json.loads(line) for line in (record["folder"] / "journal.jsonl").read_text().splitlines()]
+    entries = [
+        json.loads(line) for line in (record["folder"] / "journal.jsonl").read_text().splitlines()
+    ]
     assert [entry["stage"] for entry in entries] == ["scoring"]
-    assert {"clients/auroc", "samples/recall", "method/cutoff_a", "method/cutoff_b", "method/triplet_active"} <= set(record["scores"])
+    assert {
+        "clients/auroc",
+        "samples/recall",
+        "method/cutoff_a",
+        "method/cutoff_b",
+        "method/triplet_active",
+    } <= set(record["scores"])
 
 
 def test_scoring_leaves_the_global_networks_alone(open_run):
     run = open_run(*FAST)
     ids, _ = advance(run)
     assert list(ids) == list(range(8))
-    assert all(torch.equal(run.method.models[name], run.fleet.initial_weights(number)) for number, name in enumerate("ab"))
+    assert all(
+        torch.equal(run.method.models[name], run.fleet.initial_weights(number))
+        for number, name in enumerate("ab")
+    )
     assert "scored" not in run.method._private
     state, diagnosis = run.method._private, run.method.diagnosis(run.fleet)
     assert len(state["clean"]) >= 4
@@ -364,7 +447,9 @@ def test_cutoffs_come_from_the_reported_divergences(open_run, statistics, known)
     for number, vector in enumerate(vectors):
         parts = []
         for k in reported:
-            x = run.dataset.views(run.dataset.train.fetch(torch.from_numpy(run.scene.parts[k])), "plain", None)
+            x = run.dataset.views(
+                run.dataset.train.fetch(torch.from_numpy(run.scene.parts[k])), "plain", None
+            )
             with torch.no_grad():
                 p = net.load(vector)(x).softmax(1)
             parts.append(jensen_shannon(p.gather(1, run.fleet.labels(k)[:, None]).squeeze(1)))
@@ -376,14 +461,24 @@ def test_cutoffs_come_from_the_reported_divergences(open_run, statistics, known)
 
 def test_ablations(run_small):
     """The least budget: two rounds of 4 clients, and 8 visits for scoring where there is any."""
-    runs = {name: run_small(*FAST, f"method.ablation={name}", f"budget.participations={8 if name == 'c1' else 16}") for name in ("c1", "c2", "c3")}
+    runs = {
+        name: run_small(
+            *FAST, f"method.ablation={name}", f"budget.participations={8 if name == 'c1' else 16}"
+        )
+        for name in ("c1", "c2", "c3")
+    }
     assert all(record["status"] == "done" for record in runs.values())
-    assert [name for name, record in runs.items() if "clients/f1" in record["scores"]] == ["c2", "c3"]
+    assert [name for name, record in runs.items() if "clients/f1" in record["scores"]] == [
+        "c2",
+        "c3",
+    ]
     assert runs["c1"]["cost"]["models_up"] == 16  # two networks from each visit, none for scoring
     assert runs["c2"]["cost"]["models_up"] == 8 + 8  # one network from each visit
     assert runs["c3"]["cost"]["models_up"] == 8 + 16
     assert "method/cutoff_b" not in runs["c2"]["scores"]
-    assert [name for name, record in runs.items() if "method/triplet_active" in record["scores"]] == ["c1"]
+    assert [
+        name for name, record in runs.items() if "method/triplet_active" in record["scores"]
+    ] == ["c1"]
 
 
 def test_mu2_of_zero_is_c1(run_small):
@@ -391,7 +486,12 @@ def test_mu2_of_zero_is_c1(run_small):
     curves = []
     for override in ("method.mu2=0", "method.ablation=c1"):
         record = run_small(*FAST, override, "budget.participations=8")
-        curves.append([line.split(",")[:5] for line in (record["folder"] / "curve.csv").read_text().splitlines()])
+        curves.append(
+            [
+                line.split(",")[:5]
+                for line in (record["folder"] / "curve.csv").read_text().splitlines()
+            ]
+        )
     assert curves[0] == curves[1]
     assert len(curves[0]) == 3
 
@@ -400,10 +500,15 @@ def test_warmup_trains_each_network_on_its_own_loss(make_client, make_ctx, two_v
     """Both networks share batches and one summed loss, yet each moves as if trained alone."""
     method = FedCNML(FedCNMLParams())
     ctx = make_ctx(1, "warmup")
-    both = method.local_update(make_client(), Payload(dict(zip("ab", two_vectors, strict=True)), {}), ctx)
+    both = method.local_update(
+        make_client(), Payload(dict(zip("ab", two_vectors, strict=True)), {}), ctx
+    )
     alone = method.local_update(make_client(), Payload({"b": two_vectors[1]}, {}), ctx)
     assert torch.equal(both.models["b"], alone.models["b"])
     client = make_client()
     x = client.images(torch.arange(40))
-    losses = [cross_entropy(client.network(vector)(x), client.labels).item() for vector in (two_vectors[1], both.models["b"])]
+    losses = [
+        cross_entropy(client.network(vector)(x), client.labels).item()
+        for vector in (two_vectors[1], both.models["b"])
+    ]
     assert losses[1] < losses[0]

@@ -21,7 +21,9 @@ NULL = [f"method.{name}={str(value).lower()}" for name, value in FedCorr.null_pa
 
 
 def spec(num_clients=100, clients_per_round=10, participations=10_000):
-    return Spec("cifar10", (3, 32, 32), 10, num_clients, clients_per_round, participations, 84, 62_006)
+    return Spec(
+        "cifar10", (3, 32, 32), 10, num_clients, clients_per_round, participations, 84, 62_006
+    )
 
 
 def batch(step):
@@ -48,7 +50,10 @@ def test_the_papers_budgets(params, world, expected):
 
 def test_iterations_are_cut_to_half_the_budget_but_not_below_one():
     assert make_plan(FedCorrParams(), spec(100, 10, 700)).iterations == 3
-    assert make_plan(FedCorrParams(), spec(100, 10, 150))[0::2] == (1, 3)  # 50 visits are left: 5 rounds, of which round(2.63)
+    assert make_plan(FedCorrParams(), spec(100, 10, 150))[0::2] == (
+        1,
+        3,
+    )  # 50 visits are left: 5 rounds, of which round(2.63)
     assert make_plan(FedCorrParams(iterations=0), spec(100, 10, 150))[0] == 0
 
 
@@ -75,7 +80,9 @@ def test_without_fraction_scheduling_an_iteration_has_whole_cohorts():
 def test_profiles_and_departures():
     assert FedCorrParams().switches == PROFILES["official"]
     assert FedCorrParams(profile="paper").switches == PROFILES["paper"]
-    assert FedCorrParams(profile="paper", prox="l2").switches == replace(PROFILES["paper"], prox="l2")
+    assert FedCorrParams(profile="paper", prox="l2").switches == replace(
+        PROFILES["paper"], prox="l2"
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,12 +156,24 @@ def test_relabel_count_truncates_the_product():
 def test_relabelling_by_hand():
     """Six samples. The three largest losses are 5, 1, 4 of all, and 1, 4, 0 of the pool {0, 1, 4}. Sample 4 is exactly at theta and stays."""
     losses = torch.tensor([1.6, 2.4, 1.5, 1.4, 2.1, 2.5])
-    everyone, pool = torch.ones(6, dtype=torch.bool), torch.tensor([True, True, False, False, True, False])
+    everyone, pool = (
+        torch.ones(6, dtype=torch.bool),
+        torch.tensor([True, True, False, False, True, False]),
+    )
     assert largest(losses, everyone, 3).tolist() == [5, 1, 4]
     assert largest(losses, pool, 3).tolist() == [1, 4, 0]
     assert largest(losses, pool, 4).tolist() == [1, 4, 0]
     assert largest(losses, everyone, 0).tolist() == []
-    probabilities = torch.tensor([[0.9, 0.1, 0.0], [0.1, 0.3, 0.6], [1, 0, 0], [1, 0, 0], [0.5, 0.25, 0.25], [0.05, 0.9, 0.05]])
+    probabilities = torch.tensor(
+        [
+            [0.9, 0.1, 0.0],
+            [0.1, 0.3, 0.6],
+            [1, 0, 0],
+            [1, 0, 0],
+            [0.5, 0.25, 0.25],
+            [0.05, 0.9, 0.05],
+        ]
+    )
     labels = torch.tensor([1, 0, 1, 1, 1, 1])
     new, changed = relabel(labels, torch.tensor([5, 1, 4]), probabilities, 0.5)
     assert new.tolist() == [1, 2, 1, 1, 1, 1]  # sample 5 is sure of the label it has
@@ -168,8 +187,15 @@ def test_relabelling_by_hand():
 
 def examined(make_client, make_ctx, vector, **params):
     """A client of ten images whose losses say that samples 0 to 3 are noisy, 0 most; and its reply."""
-    client = make_client(num_samples=10, state={"fedcorr_losses": torch.tensor([2.5, 2.4, 2.3, 2.2, 1.5, 1.51, 1.49, 1.5, 1.5, 1.5])})
-    reply = FedCorr(FedCorrParams(**params)).examine(client, Payload({"model": vector}, {}), make_ctx(stage="preprocessing"))
+    client = make_client(
+        num_samples=10,
+        state={
+            "fedcorr_losses": torch.tensor([2.5, 2.4, 2.3, 2.2, 1.5, 1.51, 1.49, 1.5, 1.5, 1.5])
+        },
+    )
+    reply = FedCorr(FedCorrParams(**params)).examine(
+        client, Payload({"model": vector}, {}), make_ctx(stage="preprocessing")
+    )
     return client, reply
 
 
@@ -193,7 +219,15 @@ def test_a_high_threshold_keeps_all_labels(make_client, make_ctx, initial_vector
 
 def test_the_global_model_can_rank(make_client, make_ctx, initial_vector):
     """With theta = 0 and pi = 1, int(10 * .4) = 4 candidates: those with the largest cross-entropy under the model that was sent."""
-    client, _ = examined(make_client, make_ctx, initial_vector, theta=0.0, pi=1.0, sample_loss="ce", rank_loss="global")
+    client, _ = examined(
+        make_client,
+        make_ctx,
+        initial_vector,
+        theta=0.0,
+        pi=1.0,
+        sample_loss="ce",
+        rank_loss="global",
+    )
     logits = client.network(initial_vector).eval()(client.images(torch.arange(10)))
     losses = torch.nn.functional.cross_entropy(logits, client.given, reduction="none")
     expected = client.given.clone()
@@ -207,7 +241,9 @@ def test_tiny_and_one_class_clients(make_client, make_ctx, initial_vector, label
     method = FedCorr(FedCorrParams())
     client = make_client(labels=labels)
     ctx = make_ctx(stage="preprocessing")
-    reply = method.local_update(client, Payload({"model": initial_vector}, {"noise_level": 0.3}), ctx)
+    reply = method.local_update(
+        client, Payload({"model": initial_vector}, {"noise_level": 0.3}), ctx
+    )
     assert math.isfinite(reply.values["lid"])
     reply = method.examine(client, Payload({"model": initial_vector}, {}), ctx)
     assert 0 <= reply.values["noise_level"] <= 1
@@ -219,7 +255,9 @@ def test_the_proximal_term_acts_on_noisy_clients_only(make_client, make_ctx, ini
     def drift(level, **params):
         method = FedCorr(FedCorrParams(beta=1.0, **params))
         ctx = make_ctx(stage="preprocessing", local_epochs=2, lr=0.05)
-        reply = method.local_update(make_client(), Payload({"model": initial_vector}, {"noise_level": level}), ctx)
+        reply = method.local_update(
+            make_client(), Payload({"model": initial_vector}, {"noise_level": level}), ctx
+        )
         return (reply.models["model"] - initial_vector).norm().item()
 
     assert drift(0.0) > drift(0.3) > drift(0.9)
@@ -227,15 +265,24 @@ def test_the_proximal_term_acts_on_noisy_clients_only(make_client, make_ctx, ini
 
 
 @pytest.mark.parametrize(
-    ("stage", "scope", "mixes"), [("finetuning", "all", True), ("finetuning", "preprocessing", False), ("preprocessing", "preprocessing", True)]
+    ("stage", "scope", "mixes"),
+    [
+        ("finetuning", "all", True),
+        ("finetuning", "preprocessing", False),
+        ("preprocessing", "preprocessing", True),
+    ],
 )
 def test_mixup_stages(make_client, make_ctx, initial_vector, stage, scope, mixes):
     def trained(**params):
-        reply = FedCorr(FedCorrParams(**params)).local_update(make_client(), Payload({"model": initial_vector}, {}), make_ctx(stage=stage))
+        reply = FedCorr(FedCorrParams(**params)).local_update(
+            make_client(), Payload({"model": initial_vector}, {}), make_ctx(stage=stage)
+        )
         return reply.models["model"]
 
     assert torch.equal(trained(mixup_stages=scope), trained(mixup=False)) != mixes
-    assert torch.allclose(trained(mixup_stages=scope, alpha=0.0), trained(mixup=False), atol=1e-6)  # lambda = 1 mixes nothing
+    assert torch.allclose(
+        trained(mixup_stages=scope, alpha=0.0), trained(mixup=False), atol=1e-6
+    )  # lambda = 1 mixes nothing
 
 
 # --- server ---------------------------------------------------------------------------------------------------------------------------------
@@ -256,7 +303,9 @@ def test_every_iteration_visits_every_client_once(open_run):
 
 
 def test_cohorts_without_fraction_scheduling(open_run):
-    run = open_run("method=fedcorr", "method.fraction_scheduling=false", "federation.clients_per_round=3")
+    run = open_run(
+        "method=fedcorr", "method.fraction_scheduling=false", "federation.clients_per_round=3"
+    )
     visits = []
     for run.round in range(3):
         visits.append(run.method.select(run.fleet, run.context("preprocessing")))
@@ -269,9 +318,18 @@ def test_finetuning_takes_clients_up_to_kappa(open_run):
     levels = run.method._private["noise_levels"]
     levels[:] = [0.2, 0.1, 0.0, 0.5, 0.11, 0.0, 0.9, 0.3]
     run.round = 16
-    assert run.method.select(run.fleet, run.context("finetuning")) == [1, 2, 5]  # the three that there are
+    assert run.method.select(run.fleet, run.context("finetuning")) == [
+        1,
+        2,
+        5,
+    ]  # the three that there are
     levels[:] = [0.8, 0.3, 0.9, 0.2, 0.5, 0.4, 0.7, 0.6]
-    assert run.method.select(run.fleet, run.context("finetuning")) == [1, 3, 4, 5]  # nobody is clean: the least noisy cohort
+    assert run.method.select(run.fleet, run.context("finetuning")) == [
+        1,
+        3,
+        4,
+        5,
+    ]  # nobody is clean: the least noisy cohort
 
 
 def test_noisy_clients_and_levels_after_an_iteration(open_run):
@@ -282,38 +340,60 @@ def test_noisy_clients_and_levels_after_an_iteration(open_run):
     method._private["cumulative_lid"][:] = 1.0
     for k in range(8):
         pattern = torch.tensor([2.4, 2.41, 2.39, 1.5, 1.51])
-        fleet.states[k] = {"fedcorr_losses": pattern.repeat(int(fleet.sizes[k]) // 5 + 1)[: fleet.sizes[k]]}
-    expected = {k: float((fleet.states[k]["fedcorr_losses"] > 2).float().mean()) for k in (1, 3, 5, 7)}
+        fleet.states[k] = {
+            "fedcorr_losses": pattern.repeat(int(fleet.sizes[k]) // 5 + 1)[: fleet.sizes[k]]
+        }
+    expected = {
+        k: float((fleet.states[k]["fedcorr_losses"] > 2).float().mean()) for k in (1, 3, 5, 7)
+    }
     run.round = 7
     method.end_round(fleet, run.context("preprocessing"))
     diagnosis = method.diagnosis(fleet)
     assert list(diagnosis.noisy_clients) == [1, 3, 5, 7]
     assert diagnosis.noise_rates.tolist() == pytest.approx([expected.get(k, 0.0) for k in range(8)])
-    assert diagnosis.client_scores.tolist() == pytest.approx([2.0, 10.0, 2.1, 10.1, 2.2, 10.2, 2.3, 10.3])
+    assert diagnosis.client_scores.tolist() == pytest.approx(
+        [2.0, 10.0, 2.1, 10.1, 2.2, 10.2, 2.3, 10.3]
+    )
     assert diagnosis.arrays["mixture"]["means"].tolist() == pytest.approx([2.15, 10.15], abs=1e-3)
-    assert np.array_equal(diagnosis.noisy_samples[3], (fleet.states[3]["fedcorr_losses"] > 2).numpy())
+    assert np.array_equal(
+        diagnosis.noisy_samples[3], (fleet.states[3]["fedcorr_losses"] > 2).numpy()
+    )
     assert run.fleet.meter.models_down == 0  # without correction nobody needs a model
     assert not fleet.changed_labels
 
 
 def test_a_whole_run(run_small):
     """Two iterations of 8 visits, then two rounds of each later stage; the journal keeps the end of each iteration, and the relabelling after finetuning."""
-    record = run_small("method=fedcorr", *FAST, "method.theta=0.0", "federation.clients_per_round=4")
+    record = run_small(
+        "method=fedcorr", *FAST, "method.theta=0.0", "federation.clients_per_round=4"
+    )
     assert record["status"] == "done"
     assert record["cost"]["participations"] <= 32
     assert record["scores"]["method/iterations"] == 2
     assert record["scores"]["labels/accuracy_after"] != record["scores"]["labels/accuracy_before"]
-    journal = [json.loads(line) for line in (record["folder"] / "journal.jsonl").read_text().splitlines()]
-    assert [(entry["round"], entry.get("iteration")) for entry in journal] == [(8, 1), (16, 2), (18, None)]
+    journal = [
+        json.loads(line) for line in (record["folder"] / "journal.jsonl").read_text().splitlines()
+    ]
+    assert [(entry["round"], entry.get("iteration")) for entry in journal] == [
+        (8, 1),
+        (16, 2),
+        (18, None),
+    ]
     right = np.trace(journal[-1]["label_confusion"]) / np.sum(journal[-1]["label_confusion"])
-    assert journal[-1]["stage"] == "finetuning" and right == record["scores"]["labels/accuracy_after"]
+    assert (
+        journal[-1]["stage"] == "finetuning" and right == record["scores"]["labels/accuracy_after"]
+    )
     assert set(journal[0]) >= {"lid", "cumulative_lid", "mixture", "noise_levels", "noisy"}
     assert np.allclose(np.add(journal[0]["lid"], journal[1]["lid"]), journal[1]["cumulative_lid"])
 
 
 def test_the_journal_has_every_iteration_when_cohorts_do_not_divide_the_clients(run_small):
-    record = run_small("method=fedcorr", *FAST, "federation.clients_per_round=3", "budget.participations=48")
-    journal = [json.loads(line) for line in (record["folder"] / "journal.jsonl").read_text().splitlines()]
+    record = run_small(
+        "method=fedcorr", *FAST, "federation.clients_per_round=3", "budget.participations=48"
+    )
+    journal = [
+        json.loads(line) for line in (record["folder"] / "journal.jsonl").read_text().splitlines()
+    ]
     assert [entry["iteration"] for entry in journal if "iteration" in entry] == [1, 2, 3]
 
 
@@ -328,9 +408,18 @@ def test_second_relabelling_reaches_the_named_clients(open_run, stage2):
     assert sorted(run.fleet.changed_labels) == ([1, 2] if stage2 == "lid_noisy" else [2])
 
 
-@pytest.mark.parametrize("switch", ["correction", "fraction_scheduling", "proximal", "finetuning", "usual_training", "mixup"])
+@pytest.mark.parametrize(
+    "switch",
+    ["correction", "fraction_scheduling", "proximal", "finetuning", "usual_training", "mixup"],
+)
 def test_each_part_can_be_taken_away(run_small, switch):
-    record = run_small("method=fedcorr", *FAST, f"method.{switch}=false", "method.theta=0.0", "budget.participations=24")
+    record = run_small(
+        "method=fedcorr",
+        *FAST,
+        f"method.{switch}=false",
+        "method.theta=0.0",
+        "budget.participations=24",
+    )
     assert record["status"] == "done"
     curve = (record["folder"] / "curve.csv").read_text()
     assert ("finetuning" in curve) == (switch != "finetuning")
@@ -351,7 +440,9 @@ def accuracies(record):
 
 
 def test_without_its_stages_it_is_fedavg(run_small):
-    assert accuracies(run_small("method=fedcorr", *FAST, *NULL)) == accuracies(run_small("method=fedavg", *FAST))
+    assert accuracies(run_small("method=fedcorr", *FAST, *NULL)) == accuracies(
+        run_small("method=fedavg", *FAST)
+    )
 
 
 # --- the last stage under another method ----------------------------------------------------------------------------------------------------
@@ -379,12 +470,20 @@ def test_the_successor_starts_from_the_finetuned_model(open_run, final):
 
 def test_a_successor_without_stages_before_it_is_that_method_alone(run_small):
     """iterations=0 and finetuning_share=0: FedCorr with final=poc is PoC, number for number; PoC asks clients by a task of its own."""
-    assert accuracies(run_small("method=fedcorr", *FAST, *NULL, "method.final=poc")) == accuracies(run_small("method=poc", *FAST))
+    assert accuracies(run_small("method=fedcorr", *FAST, *NULL, "method.final=poc")) == accuracies(
+        run_small("method=poc", *FAST)
+    )
 
 
 def test_resuming_in_the_last_stage_changes_nothing(run_small, monkeypatch, tmp_path):
     """Two rounds under FedDyn, which keeps state on both sides; the second attempt goes on after the first of them."""
-    overrides = ["method=fedcorr", *FAST, "method.final=feddyn", "budget.participations=36", "checkpoint.every_seconds=0"]
+    overrides = [
+        "method=fedcorr",
+        *FAST,
+        "method.final=feddyn",
+        "budget.participations=36",
+        "checkpoint.every_seconds=0",
+    ]
     whole = run_small(*overrides, f"runs_dir={tmp_path / 'whole'}")
     advance = Tracker.advance
 

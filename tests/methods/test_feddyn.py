@@ -15,7 +15,11 @@ from methods.network import Network
 def server(alpha: float, start: list[float], num_trainable: int, sizes: list[int]) -> FedDyn:
     """A server of len(sizes) clients whose model is the vector `start`."""
     method = FedDyn(FedDynParams(alpha=alpha))
-    world = SimpleNamespace(num_clients=len(sizes), sizes=np.array(sizes), initial_weights=lambda index: torch.tensor(start, dtype=torch.float64))
+    world = SimpleNamespace(
+        num_clients=len(sizes),
+        sizes=np.array(sizes),
+        initial_weights=lambda index: torch.tensor(start, dtype=torch.float64),
+    )
     method.setup(Spec("none", (1, 1, 1), 2, len(sizes), 2, 4, 1, num_trainable), world, None)
     return method
 
@@ -73,7 +77,13 @@ def test_h_is_the_mean_gradient_of_all_clients(open_run):
     run = open_run("method=feddyn", "partition=dirichlet", "federation.clients_per_round=3")
     for _ in range(3):
         ctx = run.context("train")
-        replies = run.fleet.ask(run.method.select(run.fleet, ctx), run.method.local_update, run.method.payload, ctx, participation=True)
+        replies = run.fleet.ask(
+            run.method.select(run.fleet, ctx),
+            run.method.local_update,
+            run.method.payload,
+            ctx,
+            participation=True,
+        )
         run.method.aggregate(replies, ctx)
         run.round += 1
     gradients = [run.fleet.state(k)["g"] for k in run.fleet.states]
@@ -90,10 +100,14 @@ def test_one_local_step(make_client, make_ctx, initial_vector, clip_norm, clips)
     g = 0.01 * torch.randn(ctx.spec.num_trainable, generator=torch.Generator().manual_seed(0))
     client = make_client(state={"g": g})
     method = FedDyn(FedDynParams(alpha=alpha))
-    found = method.local_update(client, Payload({"model": initial_vector}, {"mean_samples": 80.0}), ctx).models["model"]
+    found = method.local_update(
+        client, Payload({"model": initial_vector}, {"mean_samples": 80.0}), ctx
+    ).models["model"]
 
     reference: Network = make_client().network(initial_vector).train()
-    (batch,) = make_client().batches(40, "train", ctx.generator("batches", 0), ctx.generator("augment", 0))
+    (batch,) = make_client().batches(
+        40, "train", ctx.generator("batches", 0), ctx.generator("augment", 0)
+    )
     cross_entropy(reference(batch.x), batch.y).backward()
     theta = initial_vector[: ctx.spec.num_trainable]
     clipped = reference.grad + 2 * alpha * (-g / alpha - theta)
@@ -109,7 +123,10 @@ def test_a_first_visit_starts_from_zero(make_client, make_ctx, initial_vector):
     payload, ctx = Payload({"model": initial_vector}, {"mean_samples": 40.0}), make_ctx()
     fresh, explicit = make_client(), make_client(state={"g": torch.zeros(ctx.spec.num_trainable)})
     method = FedDyn(FedDynParams())
-    first, second = method.local_update(fresh, payload, ctx), method.local_update(explicit, payload, ctx)
+    first, second = (
+        method.local_update(fresh, payload, ctx),
+        method.local_update(explicit, payload, ctx),
+    )
     assert torch.equal(first.models["model"], second.models["model"])
     assert torch.equal(fresh.state["g"], explicit.state["g"])
 

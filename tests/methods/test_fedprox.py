@@ -8,7 +8,9 @@ from methods.fedprox import FedProx, FedProxParams
 from methods.network import Network
 
 
-@pytest.mark.parametrize(("form", "expected"), [("squared", [0.3 * 3.0, 0.3 * 4.0]), ("norm", [0.3 * 0.6, 0.3 * 0.8])])
+@pytest.mark.parametrize(
+    ("form", "expected"), [("squared", [0.3 * 3.0, 0.3 * 4.0]), ("norm", [0.3 * 0.6, 0.3 * 0.8])]
+)
 def test_penalty_gradient(form, expected):
     """w - w_t = (3, 4): the squared form pulls with mu (3, 4), the norm form with mu (3, 4) / 5."""
     net = Network(nn.Linear(2, 1, bias=False))
@@ -33,6 +35,8 @@ def test_strong_pull_keeps_the_model_near_the_start(make_client, make_ctx, initi
     drifts = []
     for mu in (0.0, 1.0, 10.0):
         client = make_client()
-        reply = FedProx(FedProxParams(mu=mu)).local_update(client, Payload({"model": initial_vector}, {}), make_ctx(local_epochs=5, lr=0.05))
+        reply = FedProx(FedProxParams(mu=mu)).local_update(
+            client, Payload({"model": initial_vector}, {}), make_ctx(local_epochs=5, lr=0.05)
+        )
         drifts.append((reply.models["model"] - initial_vector).norm().item())
     assert drifts[0] > drifts[1] > drifts[2]

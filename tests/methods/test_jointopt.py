@@ -14,20 +14,26 @@ UNIFORM = torch.full((3,), 1 / 3)
 
 
 def visit(client, ctx, vector, **params):
-    return JointOpt(JointOptParams(**params)).local_update(client, Payload({"model": vector}, {}), ctx)
+    return JointOpt(JointOptParams(**params)).local_update(
+        client, Payload({"model": vector}, {}), ctx
+    )
 
 
 def test_loss():
     """softmax gives (.6652, .2447, .0900) and (.0453, .0453, .9094); L_c = 1.951264, L_p = 1.219859, L_e = .599495."""
     assert joint_loss(LOGITS, SOFT, UNIFORM, 0.0, 0.0).item() == pytest.approx(1.951264, abs=1e-6)
-    assert (joint_loss(LOGITS, SOFT, UNIFORM, 1.0, 0.0) - joint_loss(LOGITS, SOFT, UNIFORM, 0.0, 0.0)).item() == pytest.approx(1.219859, abs=1e-6)
+    assert (
+        joint_loss(LOGITS, SOFT, UNIFORM, 1.0, 0.0) - joint_loss(LOGITS, SOFT, UNIFORM, 0.0, 0.0)
+    ).item() == pytest.approx(1.219859, abs=1e-6)
     assert entropy(LOGITS.softmax(1)).mean().item() == pytest.approx(0.599495, abs=1e-6)
     assert joint_loss(LOGITS, SOFT, UNIFORM, 1.2, 0.8).item() == pytest.approx(3.894691, abs=1e-6)
 
 
 def test_loss_without_its_terms_is_cross_entropy():
     labels = torch.tensor([0, 2])
-    assert torch.allclose(joint_loss(LOGITS, one_hot(labels, 3), UNIFORM, 0.0, 0.0), cross_entropy(LOGITS, labels))
+    assert torch.allclose(
+        joint_loss(LOGITS, one_hot(labels, 3), UNIFORM, 0.0, 0.0), cross_entropy(LOGITS, labels)
+    )
 
 
 def test_loss_is_finite_for_a_network_that_is_sure():
@@ -47,15 +53,27 @@ def test_prior():
 def test_prior_is_that_of_the_given_labels(make_client, make_ctx, initial_vector):
     """On one class the two priors differ, and so do the weights."""
     ctx = make_ctx(stage="joint", lr=0.1)
-    uniform, local = (visit(make_client(labels=[3] * 8), ctx, initial_vector, joint_epochs=1, prior=prior) for prior in ("uniform", "local"))
+    uniform, local = (
+        visit(make_client(labels=[3] * 8), ctx, initial_vector, joint_epochs=1, prior=prior)
+        for prior in ("uniform", "local")
+    )
     assert not torch.equal(uniform.models["model"], local.models["model"])
 
 
 @pytest.mark.parametrize(("epochs", "filled"), [(3, 3), (4, 4), (6, 4)])
-def test_labels_are_the_mean_of_the_filled_buffer(make_client, make_ctx, initial_vector, epochs, filled):
+def test_labels_are_the_mean_of_the_filled_buffer(
+    make_client, make_ctx, initial_vector, epochs, filled
+):
     """A buffer of 4: after 3 epochs the fourth slot is empty and takes no part, so rows sum to 1; after 6 epochs the last 4 remain."""
     client = make_client()
-    visit(client, make_ctx(stage="joint", lr=0.05), initial_vector, joint_epochs=epochs, buffer=4, start_after=3)
+    visit(
+        client,
+        make_ctx(stage="joint", lr=0.05),
+        initial_vector,
+        joint_epochs=epochs,
+        buffer=4,
+        start_after=3,
+    )
     predictions = client.state["predictions"]
     assert client.state["count"] == epochs
     assert predictions.sum((1, 2)).gt(0).sum() == filled
@@ -100,13 +118,23 @@ def test_labels_are_kept_until_there_are_enough_predictions(make_client, make_ct
 def test_replaced_labels_are_trained_on(make_client, make_ctx, initial_vector):
     """Labels replaced after the first epoch change what the second one learns."""
     ctx = make_ctx(stage="joint", lr=0.1)
-    early, late = (visit(make_client(), ctx, initial_vector, joint_epochs=2, start_after=start).models["model"] for start in (1, 2))
+    early, late = (
+        visit(make_client(), ctx, initial_vector, joint_epochs=2, start_after=start).models["model"]
+        for start in (1, 2)
+    )
     assert not torch.equal(early, late)
 
 
 def test_hard_labels(make_client, make_ctx, initial_vector):
     client = make_client()
-    visit(client, make_ctx(stage="joint"), initial_vector, joint_epochs=2, start_after=2, labels="hard")
+    visit(
+        client,
+        make_ctx(stage="joint"),
+        initial_vector,
+        joint_epochs=2,
+        start_after=2,
+        labels="hard",
+    )
     assert client.labels.dtype == torch.int64
     assert torch.equal(client.labels, client.state["predictions"][:2].mean(0).argmax(1))
 
@@ -114,13 +142,16 @@ def test_hard_labels(make_client, make_ctx, initial_vector):
 def test_warm_up_is_fedavg(make_client, make_ctx, initial_vector):
     client = make_client()
     reply = visit(client, make_ctx(stage="warmup", lr=0.05), initial_vector)
-    plain = FedAvg(None).local_update(make_client(), Payload({"model": initial_vector}, {}), make_ctx(lr=0.05))
+    plain = FedAvg(None).local_update(
+        make_client(), Payload({"model": initial_vector}, {}), make_ctx(lr=0.05)
+    )
     assert torch.equal(reply.models["model"], plain.models["model"])
     assert client.state == {}
 
 
 @pytest.mark.parametrize(
-    ("dataset", "warmup", "rounds", "participations"), [("cifar10", 20, 100, 1000), ("cifar100", 20, 100, 500), ("clothing1m", 0, 40, 400)]
+    ("dataset", "warmup", "rounds", "participations"),
+    [("cifar10", 20, 100, 1000), ("cifar100", 20, 100, 500), ("clothing1m", 0, 40, 400)],
 )
 def test_published_plan(configure, dataset, warmup, rounds, participations):
     """FedCorr, appendix B: 20 + 80 rounds on CIFAR with 10 and 5 clients, 40 rounds on Clothing1M without a warm-up."""
@@ -128,9 +159,22 @@ def test_published_plan(configure, dataset, warmup, rounds, participations):
 
     config = configure("method=jointopt", f"dataset={dataset}", "scale=paper")
     m = config.federation.clients_per_round
-    spec = Spec(dataset, (3, 32, 32), 10, config.federation.num_clients, m, config.budget.participations, 1, 1)
+    spec = Spec(
+        dataset,
+        (3, 32, 32),
+        10,
+        config.federation.num_clients,
+        m,
+        config.budget.participations,
+        1,
+        1,
+    )
     method = JointOpt(config.method.params)
-    assert (method.num_warmup(spec), method.num_rounds(spec), method.num_rounds(spec) * m) == (warmup, rounds, participations)
+    assert (method.num_warmup(spec), method.num_rounds(spec), method.num_rounds(spec) * m) == (
+        warmup,
+        rounds,
+        participations,
+    )
 
 
 def stages(method):
@@ -154,7 +198,12 @@ def test_stages(open_run):
 
 
 def test_retraining_starts_once_from_new_weights(open_run):
-    run = open_run("method=jointopt", "method.budget_share=1", "method.warmup_share=0.25", "method.retrain_share=0.375")
+    run = open_run(
+        "method=jointopt",
+        "method.budget_share=1",
+        "method.warmup_share=0.25",
+        "method.retrain_share=0.375",
+    )
     method, before = run.method, run.method.models["model"]
     for run.round in range(5):
         method.begin_round(run.fleet, [], run.context(method.stage(run.round)))
@@ -168,13 +217,23 @@ def test_retraining_starts_once_from_new_weights(open_run):
     assert method.models["model"] is fresh
 
 
-def test_retraining_divides_the_learning_rate_after_each_third(make_client, make_ctx, initial_vector):
+def test_retraining_divides_the_learning_rate_after_each_third(
+    make_client, make_ctx, initial_vector
+):
     """Rounds 2, 4 and 6 of 2..7 lie in the first, second and third third. One step on one batch: the change is proportional to lr."""
     steps = []
     for round in (2, 4, 6):
         client = make_client(labels=[1, 2, 3])
         ctx = make_ctx(stage="retrain", round=round, lr=0.1, momentum=0.0)
-        reply = visit(client, ctx, initial_vector, joint_epochs=1, budget_share=1.0, warmup_share=0.25, retrain_share=0.75)
+        reply = visit(
+            client,
+            ctx,
+            initial_vector,
+            joint_epochs=1,
+            budget_share=1.0,
+            warmup_share=0.25,
+            retrain_share=0.75,
+        )
         steps.append((reply.models["model"] - initial_vector).norm().item())
         assert client.labels is client.given and client.state == {}
     assert steps[1] / steps[0] == pytest.approx(0.1, rel=1e-2)
@@ -208,5 +267,7 @@ def test_centralized_run(run_small):
     ],
 )  # fmt: skip
 def test_illegal_parameters(params):
-    with pytest.raises(ValueError, match=rf"^method\.{next(iter(params))}=.* is not legal; legal: .*$"):
+    with pytest.raises(
+        ValueError, match=rf"^method\.{next(iter(params))}=.* is not legal; legal: .*$"
+    ):
         JointOptParams(**params)

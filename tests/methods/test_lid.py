@@ -32,7 +32,9 @@ def test_a_duplicate_scores_zero(points):
 def test_by_hand():
     """Points 0, 1, 3 on a line, two neighbours. From 0: distances 1 and 3, so LID = -2 / (ln(1/3) + ln 1) = 2 / ln 3; likewise 2 / ln 2 and 2 / ln 1.5."""
     values = lid(torch.tensor([[0.0], [1.0], [3.0]]), neighbours=2)
-    assert values.tolist() == pytest.approx([2 / math.log(3), 2 / math.log(2), 2 / math.log(1.5)], rel=1e-5)
+    assert values.tolist() == pytest.approx(
+        [2 / math.log(3), 2 / math.log(2), 2 / math.log(1.5)], rel=1e-5
+    )
 
 
 def test_fewer_samples_than_neighbours(points):

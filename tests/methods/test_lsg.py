@@ -49,7 +49,11 @@ def test_softmax_twice_never_leaves_its_range(logits, label):
 
 
 @pytest.mark.parametrize(
-    ("form", "expected", "rounding"), [("softmax_twice", [0.36, 0.23, 0.11, 0.003, 0.0], 5e-3), ("literal", [3.6, 3.8, 3.9, 4.0, 4.0], 5e-2)]
+    ("form", "expected", "rounding"),
+    [
+        ("softmax_twice", [0.36, 0.23, 0.11, 0.003, 0.0], 5e-3),
+        ("literal", [3.6, 3.8, 3.9, 4.0, 4.0], 5e-2),
+    ],
 )
 def test_pull_of_a_contradicting_label(form, expected, rounding, make_ctx):
     """|dL/dz|_1 for label 1 when class 0 leads by s = 0, 1, 2, 4, 8, that is with confidence .10, .23, .45, .86, .997.
@@ -60,11 +64,16 @@ def test_pull_of_a_contradicting_label(form, expected, rounding, make_ctx):
     """
     ctx = make_ctx()
     loss = LSG(LSGParams(supervised_form=form)).supervised
-    norms = [gradient(lambda z: loss(z, torch.tensor([1]), ctx), top(s)).abs().sum().item() for s in (0, 1, 2, 4, 8)]
+    norms = [
+        gradient(lambda z: loss(z, torch.tensor([1]), ctx), top(s)).abs().sum().item()
+        for s in (0, 1, 2, 4, 8)
+    ]
     by_hand = []
     for s in (0, 1, 2, 4, 8):
         p = (2 * top(s, 10).double()[0]).softmax(0)
-        wrong = (p.softmax(0) if form == "softmax_twice" else p) - torch.eye(10, dtype=torch.float64)[1]
+        wrong = (p.softmax(0) if form == "softmax_twice" else p) - torch.eye(
+            10, dtype=torch.float64
+        )[1]
         pulled = 2 * (p * wrong - p * (p @ wrong)) if form == "softmax_twice" else 2 * wrong
         by_hand.append(pulled.abs().sum().item())
     assert norms == pytest.approx(by_hand, abs=1e-5)
@@ -76,17 +85,28 @@ def test_sharpening_doubles_the_logits(make_ctx):
     labels = torch.arange(6)
     assert torch.allclose(sharpen(logits.softmax(1), 0.5), (2 * logits).softmax(1))
     literal = LSG(LSGParams(supervised_form="literal")).supervised(logits, labels, make_ctx())
-    assert literal.item() == pytest.approx(-sharpen(logits.softmax(1), 0.5).log()[torch.arange(6), labels].mean().item(), rel=1e-5)
+    assert literal.item() == pytest.approx(
+        -sharpen(logits.softmax(1), 0.5).log()[torch.arange(6), labels].mean().item(), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(
     ("params", "round", "plain"),
-    [({}, 0, False), ({"sharpening": False}, 7, True), ({"sharpen_after_warmup": True}, 3, True), ({"sharpen_after_warmup": True}, 4, False)],
+    [
+        ({}, 0, False),
+        ({"sharpening": False}, 7, True),
+        ({"sharpen_after_warmup": True}, 3, True),
+        ({"sharpen_after_warmup": True}, 4, False),
+    ],
 )
 def test_when_sharpening_is_on(params, round, plain, make_ctx):
     """Warm-up of half of 8 rounds ends with round 4."""
     logits, labels = top(2), torch.tensor([1])
-    value = LSG(LSGParams(warmup_rounds=0.5, **params)).supervised(logits, labels, make_ctx(round=round)).item()
+    value = (
+        LSG(LSGParams(warmup_rounds=0.5, **params))
+        .supervised(logits, labels, make_ctx(round=round))
+        .item()
+    )
     assert (value == torch.nn.functional.cross_entropy(logits, labels).item()) == plain
 
 
@@ -108,7 +128,9 @@ def test_divergence_values():
     assert value(kl_reduction="batchmean") == pytest.approx(LN3 / 2, rel=1e-5)
     assert value(distillation="js") == pytest.approx(0.130812 / 2, rel=1e-4)
     assert value(distillation="js", kl_reduction="batchmean") == pytest.approx(0.130812, rel=1e-4)
-    assert value(kl_reduction="linear") == pytest.approx((0.75 * (math.log(0.75) - 0.25) + 0.25 * (math.log(0.25) - 0.75)) / 2, rel=1e-5)
+    assert value(kl_reduction="linear") == pytest.approx(
+        (0.75 * (math.log(0.75) - 0.25) + 0.25 * (math.log(0.25) - 0.75)) / 2, rel=1e-5
+    )
 
 
 def test_divergence_gradients():
@@ -116,10 +138,18 @@ def test_divergence_gradients():
     rng = torch.Generator().manual_seed(3)
     student, teacher = torch.randn(1, 5, generator=rng) / 3, torch.randn(1, 5, generator=rng) / 3
     q, p = (3 * student).softmax(1), (3 * teacher).softmax(1)
-    expected = {"mean": 3 / 5 * (q - p), "batchmean": 3 * (q - p), "linear": 3 / 5 * q * ((q * p).sum() - p)}
+    expected = {
+        "mean": 3 / 5 * (q - p),
+        "batchmean": 3 * (q - p),
+        "linear": 3 / 5 * q * ((q * p).sum() - p),
+    }
     for reduction, by_hand in expected.items():
         method = LSG(LSGParams(kl_reduction=reduction))
-        assert torch.allclose(gradient(lambda z, method=method: method.divergence(z, teacher), student), by_hand, atol=1e-6)
+        assert torch.allclose(
+            gradient(lambda z, method=method: method.divergence(z, teacher), student),
+            by_hand,
+            atol=1e-6,
+        )
 
 
 def test_the_clamp_stops_the_gradient():
@@ -129,20 +159,26 @@ def test_the_clamp_stops_the_gradient():
     """
     method = LSG(LSGParams())
     logits = torch.tensor([[10.0, 0.0]])
-    assert method.divergence(logits, torch.zeros(1, 2)).item() == pytest.approx((math.log(0.5) + math.log(1e6) / 2) / 2, rel=1e-5)
+    assert method.divergence(logits, torch.zeros(1, 2)).item() == pytest.approx(
+        (math.log(0.5) + math.log(1e6) / 2) / 2, rel=1e-5
+    )
     assert gradient(lambda z: method.divergence(z, torch.zeros(1, 2)), logits).abs().max() < 1e-5
 
 
 def test_js_is_symmetric_and_at_most_ln_2():
     first, second = torch.tensor([[0.9, 0.05, 0.05]]), torch.tensor([[0.2, 0.2, 0.6]])
     assert torch.allclose(js_terms(first, second).sum(), js_terms(second, first).sum())
-    assert js_terms(torch.tensor([[1.0, 1e-6]]), torch.tensor([[1e-6, 1.0]])).sum().item() == pytest.approx(math.log(2), abs=1e-4)
+    assert js_terms(
+        torch.tensor([[1.0, 1e-6]]), torch.tensor([[1e-6, 1.0]])
+    ).sum().item() == pytest.approx(math.log(2), abs=1e-4)
 
 
 def test_warm_up_of_the_weight(make_ctx):
     """lambda 0.4, warm-up of half of 8 rounds: 0 in the first round, 0.2 half-way, 0.4 from round 4 on; without warm-up 0.4 at once."""
     method = LSG(LSGParams(lambda_=0.4, warmup_rounds=0.5))
-    assert [method.distillation_weight(make_ctx(round=r)) for r in (0, 2, 4, 7)] == pytest.approx([0.0, 0.2, 0.4, 0.4])
+    assert [method.distillation_weight(make_ctx(round=r)) for r in (0, 2, 4, 7)] == pytest.approx(
+        [0.0, 0.2, 0.4, 0.4]
+    )
     assert LSG(LSGParams(lambda_=0.4, warmup_rounds=0.0)).distillation_weight(make_ctx()) == 0.4
 
 
@@ -180,13 +216,20 @@ def test_visits_follow_algorithm_1(make_client, make_ctx, initial_vector):
     """
     client = make_client(num_samples=20)
     ctx = make_ctx(round=7, local_epochs=2, lr=0.1, momentum=0.0, batch_size=20)
-    images, net, ensemble = client.images(torch.arange(20)), client.network(initial_vector).train(), torch.zeros(20, 10)
+    images, net, ensemble = (
+        client.images(torch.arange(20)),
+        client.network(initial_vector).train(),
+        torch.zeros(20, 10),
+    )
     for epochs in range(4):
         ensemble = ensemble / (1 - 0.9**epochs) if epochs else ensemble
         net.grad.zero_()
         logits = net(images)
         q, p = (3 * logits).softmax(1), (3 * ensemble).softmax(1)
-        (torch.nn.functional.cross_entropy(logits, client.labels) + 5 * (p * (p / q).log()).sum() / 200).backward()
+        (
+            torch.nn.functional.cross_entropy(logits, client.labels)
+            + 5 * (p * (p / q).log()).sum() / 200
+        ).backward()
         net.weights.add_(net.grad, alpha=-0.1)
         ensemble = ensemble * (1 - 0.9**epochs) if epochs else ensemble
         ensemble = 0.9 * ensemble + 0.1 * logits.detach()
@@ -197,29 +240,50 @@ def test_visits_follow_algorithm_1(make_client, make_ctx, initial_vector):
     assert torch.allclose(client.state["ensemble"], ensemble, atol=1e-6)
 
 
-def test_released_code_keeps_the_ensemble_but_does_not_train_on_it(make_client, make_ctx, initial_vector):
+def test_released_code_keeps_the_ensemble_but_does_not_train_on_it(
+    make_client, make_ctx, initial_vector
+):
     """backprop_distillation=false, lambda=0 and distillation=none move the weights alike; only `none` keeps no ensemble; the default moves them otherwise."""
     ctx = make_ctx(round=7, local_epochs=2, lr=0.1)
     results = {}
-    for name, params in {"code": {"backprop_distillation": False}, "zero": {"lambda_": 0.0}, "none": {"distillation": "none"}, "full": {}}.items():
+    for name, params in {
+        "code": {"backprop_distillation": False},
+        "zero": {"lambda_": 0.0},
+        "none": {"distillation": "none"},
+        "full": {},
+    }.items():
         client = make_client()
-        results[name] = (visit(client, ctx, initial_vector, **params).models["model"], "ensemble" in client.state)
-    assert torch.equal(results["code"][0], results["none"][0]) and torch.equal(results["zero"][0], results["none"][0])
+        results[name] = (
+            visit(client, ctx, initial_vector, **params).models["model"],
+            "ensemble" in client.state,
+        )
+    assert torch.equal(results["code"][0], results["none"][0]) and torch.equal(
+        results["zero"][0], results["none"][0]
+    )
     assert not torch.equal(results["full"][0], results["none"][0])
     assert [kept for _, kept in results.values()] == [True, True, False, True]
 
 
 def test_null_parameters_are_fedavg(make_client, make_ctx, initial_vector):
     ctx = make_ctx(round=5, local_epochs=2, lr=0.1)
-    expected = FedAvg(None).local_update(make_client(), Payload({"model": initial_vector}, {}), ctx).models["model"]
-    assert torch.equal(visit(make_client(), ctx, initial_vector, **LSG.null_params).models["model"], expected)
+    expected = (
+        FedAvg(None)
+        .local_update(make_client(), Payload({"model": initial_vector}, {}), ctx)
+        .models["model"]
+    )
+    assert torch.equal(
+        visit(make_client(), ctx, initial_vector, **LSG.null_params).models["model"], expected
+    )
 
 
 @pytest.mark.parametrize("labels", [[3], [4, 4, 4, 4, 4]])
 def test_tiny_clients(labels, make_client, make_ctx, initial_vector):
     client = make_client(labels=labels)
     reply = visit(client, make_ctx(round=7, local_epochs=2), initial_vector)
-    assert torch.isfinite(reply.models["model"]).all() and client.state["ensemble"].shape == (len(labels), 10)
+    assert torch.isfinite(reply.models["model"]).all() and client.state["ensemble"].shape == (
+        len(labels),
+        10,
+    )
 
 
 def test_diagnosis_reads_the_ensembles(open_run):
@@ -253,5 +317,8 @@ def test_illegal_parameters_are_named(key, value):
 
 
 def test_linear_has_no_js_form():
-    with pytest.raises(ValueError, match=r"^method\.kl_reduction='linear' is not legal with method\.distillation=js; legal: "):
+    with pytest.raises(
+        ValueError,
+        match=r"^method\.kl_reduction='linear' is not legal with method\.distillation=js; legal: ",
+    ):
         LSGParams(distillation="js", kl_reduction="linear")

@@ -37,12 +37,18 @@ def test_parameters_reach_the_fit_without_a_warning():
     """Values 0 (three times) and 1: components are points, so their variance is the floor that reg_covar sets."""
     values = np.array([0.0, 0.0, 0.0, 1.0])
     assert split(values, seed=1).variances == pytest.approx([1e-6, 1e-6])
-    assert split(values, seed=1, max_iter=1, tol=1e-12, reg_covar=5e-4).variances == pytest.approx([5e-4, 5e-4])
+    assert split(values, seed=1, max_iter=1, tol=1e-12, reg_covar=5e-4).variances == pytest.approx(
+        [5e-4, 5e-4]
+    )
 
 
 def test_any_seed_of_a_run_is_legal():
     values = np.array([1.0, 2.0, 8.0, 9.0])
-    assert split(values, seed=2**32 + 1).high.tolist() == split(values, seed=1).high.tolist() == [False, False, True, True]
+    assert (
+        split(values, seed=2**32 + 1).high.tolist()
+        == split(values, seed=1).high.tolist()
+        == [False, False, True, True]
+    )
 
 
 @settings(max_examples=30)

@@ -12,7 +12,16 @@ def spec(rounds):
 
 
 @pytest.mark.parametrize(
-    ("share", "rounds", "expected"), [(0.1, 100, 10), (0.2, 100, 20), (0.4, 100, 40), (0.25, 400, 100), (0.25, 40, 10), (0.3, 8, 2), (0.0, 100, 0)]
+    ("share", "rounds", "expected"),
+    [
+        (0.1, 100, 10),
+        (0.2, 100, 20),
+        (0.4, 100, 40),
+        (0.25, 400, 100),
+        (0.25, 40, 10),
+        (0.3, 8, 2),
+        (0.0, 100, 0),
+    ],
 )
 def test_shares_give_the_papers_rounds(share, rounds, expected):
     assert share_of_rounds(share, spec(rounds)) == expected
@@ -30,6 +39,9 @@ def test_forget_rate_is_co_teachings_schedule(length):
     assert [forget_rate(r, length, 0.45) for r in range(20)] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("size", "rate", "kept"), [(10, 0.0, 10), (10, 0.9, 1), (10, 0.7, 3), (128, 0.2, 102), (1, 0.5, 1), (3, 0.4, 1)])
+@pytest.mark.parametrize(
+    ("size", "rate", "kept"),
+    [(10, 0.0, 10), (10, 0.9, 1), (10, 0.7, 3), (128, 0.2, 102), (1, 0.5, 1), (3, 0.4, 1)],
+)
 def test_keep_count(size, rate, kept):
     assert keep_count(size, rate) == kept

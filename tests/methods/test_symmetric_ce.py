@@ -16,15 +16,23 @@ def test_reverse_cross_entropy_in_closed_form():
     logits = torch.randn(50, 10, generator=torch.Generator().manual_seed(2))
     labels = torch.arange(50) % 10
     p_y = logits.softmax(1)[torch.arange(50), labels]
-    assert reverse_cross_entropy(logits, labels).item() == pytest.approx(9.2103 * (1 - p_y).mean().item(), rel=1e-4)
-    assert torch.allclose(reverse_cross_entropy(logits, one_hot(labels, 10)), reverse_cross_entropy(logits, labels))
+    assert reverse_cross_entropy(logits, labels).item() == pytest.approx(
+        9.2103 * (1 - p_y).mean().item(), rel=1e-4
+    )
+    assert torch.allclose(
+        reverse_cross_entropy(logits, one_hot(labels, 10)), reverse_cross_entropy(logits, labels)
+    )
 
 
 def test_it_stays_finite_and_bounded():
     """A model that is sure of a wrong class costs 9.2103, of the right one 9 clipped probabilities of 1e-7."""
     sure = torch.tensor([[1000.0] + [0.0] * 9])
-    assert reverse_cross_entropy(sure, torch.tensor([1])).item() == pytest.approx(-math.log(1e-4), rel=1e-4)
-    assert reverse_cross_entropy(sure, torch.tensor([0])).item() == pytest.approx(9 * 1e-7 * 9.2103, rel=1e-3)
+    assert reverse_cross_entropy(sure, torch.tensor([1])).item() == pytest.approx(
+        -math.log(1e-4), rel=1e-4
+    )
+    assert reverse_cross_entropy(sure, torch.tensor([0])).item() == pytest.approx(
+        9 * 1e-7 * 9.2103, rel=1e-3
+    )
 
 
 def test_batch_loss_weighs_both_terms(make_client, make_ctx, initial_vector):
@@ -32,15 +40,22 @@ def test_batch_loss_weighs_both_terms(make_client, make_ctx, initial_vector):
     net = client.network(initial_vector)
     batch = next(client.batches(10, "train", ctx.generator("batches"), ctx.generator("augment")))
     logits = net(batch.x)
-    expected = 6.0 * torch.nn.functional.cross_entropy(logits, batch.y) + 0.1 * reverse_cross_entropy(logits, batch.y)
-    assert torch.allclose(SymmetricCE(SymmetricCEParams(alpha=6.0, beta=0.1)).batch_loss(net, batch, ctx), expected)
+    expected = 6.0 * torch.nn.functional.cross_entropy(
+        logits, batch.y
+    ) + 0.1 * reverse_cross_entropy(logits, batch.y)
+    assert torch.allclose(
+        SymmetricCE(SymmetricCEParams(alpha=6.0, beta=0.1)).batch_loss(net, batch, ctx), expected
+    )
 
 
 def test_null_parameters_are_fedavg(make_client, make_ctx, initial_vector):
     ctx = make_ctx(local_epochs=2, lr=0.1)
     payload = Payload({"model": initial_vector}, {})
     method = SymmetricCE(SymmetricCEParams(**SymmetricCE.null_params))
-    assert torch.equal(method.local_update(make_client(), payload, ctx).models["model"], FedAvg(None).local_update(make_client(), payload, ctx).models["model"])
+    assert torch.equal(
+        method.local_update(make_client(), payload, ctx).models["model"],
+        FedAvg(None).local_update(make_client(), payload, ctx).models["model"],
+    )
 
 
 @pytest.mark.parametrize("key", ["alpha", "beta"])

@@ -24,7 +24,9 @@ def test_epochs_one_by_one_equal_train(make_client, make_ctx, initial_vector):
     assert torch.equal(whole.vector, parts.vector)
 
 
-def test_networks_that_rest_are_in_evaluation_mode_and_do_not_move(make_client, make_ctx, initial_vector):
+def test_networks_that_rest_are_in_evaluation_mode_and_do_not_move(
+    make_client, make_ctx, initial_vector
+):
     """Although weight decay and momentum would move a network without a gradient."""
     client, ctx = make_client(), make_ctx(momentum=0.9, weight_decay=0.1)
     a, b = client.network(initial_vector), client.network(initial_vector)
@@ -77,11 +79,15 @@ def test_one_image_uses_the_running_statistics():
     ],
 )
 @pytest.mark.parametrize("num_samples", [1, 11])
-def test_last_batch_of_one_with_batch_normalisation(make_client, make_ctx, name, stage, params, num_samples):
+def test_last_batch_of_one_with_batch_normalisation(
+    make_client, make_ctx, name, stage, params, num_samples
+):
     """11 samples in batches of 10."""
     client = make_client(num_samples=num_samples)
     client.network = lambda vector: Network(Normalised()).load(vector)
     method = build(name, params)
     vectors = {model: Network(Normalised()).vector for model in method.model_names}
-    reply = method.local_update(client, Payload(vectors, {"centroids": torch.zeros(10, 6)}), make_ctx(stage=stage))
+    reply = method.local_update(
+        client, Payload(vectors, {"centroids": torch.zeros(10, 6)}), make_ctx(stage=stage)
+    )
     assert all(torch.isfinite(vector).all() for vector in reply.models.values())

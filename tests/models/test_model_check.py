@@ -21,7 +21,12 @@ CIFAR, MNIST, DIGITS = (3, 32, 32), (1, 28, 28), (1, 8, 8)
         ("lenet5", DIGITS, {}, ["lenet5", "1x8x8", "16x16", "digits_cnn, mlp, resnet18, resnet34"]),
         ("lenet5", (3, 32, 15), {}, ["lenet5", "3x32x15", "16x16"]),
         ("cnn9", (3, 27, 27), {}, ["cnn9", "3x27x27", "28x28"]),
-        ("vgg11", MNIST, {}, ["vgg11", "1x28x28", "32x32", "cnn9, digits_cnn, lenet5, mlp, resnet18, resnet34"]),
+        (
+            "vgg11",
+            MNIST,
+            {},
+            ["vgg11", "1x28x28", "32x32", "cnn9, digits_cnn, lenet5, mlp, resnet18, resnet34"],
+        ),
         ("resnet50", MNIST, {}, ["resnet50", "1x28x28", "32x32"]),
         ("digits_cnn", (1, 7, 7), {}, ["digits_cnn", "1x7x7", "8x8", "mlp"]),
         ("lenet5", CIFAR, {"width": 3}, ["lenet5", "'width'", "none"]),
@@ -31,13 +36,38 @@ CIFAR, MNIST, DIGITS = (3, 32, 32), (1, 28, 28), (1, 8, 8)
         ("cnn9", CIFAR, {"dropout_in_eval": "no"}, ["cnn9", "dropout_in_eval='no'", "true, false"]),
         ("cnn9", CIFAR, {"dropout_in_eval": 1}, ["cnn9", "dropout_in_eval=1", "true, false"]),
         ("mlp", DIGITS, {"hidden": 64}, ["mlp", "hidden=64", "list of positive integers"]),
-        ("mlp", DIGITS, {"hidden": [64, 0]}, ["mlp", "hidden=[64, 0]", "list of positive integers"]),
+        (
+            "mlp",
+            DIGITS,
+            {"hidden": [64, 0]},
+            ["mlp", "hidden=[64, 0]", "list of positive integers"],
+        ),
         ("mlp", DIGITS, {"hidden": [True]}, ["mlp", "hidden=[True]", "list of positive integers"]),
         ("mlp", DIGITS, {"hidden": "64"}, ["mlp", "hidden='64'", "list of positive integers"]),
-        ("resnet50", CIFAR, {"weights_path": 3, "pretrained": True}, ["weights_path=3", "null or the path"]),
-        ("resnet50", CIFAR, {"weights_path": "w.pth"}, ["resnet50", "weights_path=w.pth", "pretrained=true"]),
-        ("resnet50", (1, 32, 32), {"pretrained": True}, ["resnet50", "pretrained=true", "3 channels", "1"]),
-        ("resnet50", CIFAR, {"pretrained": True, "weights_path": "/no/w.pth"}, ["/no/w.pth", "set weights_path"]),
+        (
+            "resnet50",
+            CIFAR,
+            {"weights_path": 3, "pretrained": True},
+            ["weights_path=3", "null or the path"],
+        ),
+        (
+            "resnet50",
+            CIFAR,
+            {"weights_path": "w.pth"},
+            ["resnet50", "weights_path=w.pth", "pretrained=true"],
+        ),
+        (
+            "resnet50",
+            (1, 32, 32),
+            {"pretrained": True},
+            ["resnet50", "pretrained=true", "3 channels", "1"],
+        ),
+        (
+            "resnet50",
+            CIFAR,
+            {"pretrained": True, "weights_path": "/no/w.pth"},
+            ["/no/w.pth", "set weights_path"],
+        ),
     ],
 )
 def test_refusal(name: str, shape: Shape, params: Mapping[str, Any], words: list[str]) -> None:
@@ -66,7 +96,9 @@ def test_legal(name: str, shape: Shape, params: Mapping[str, Any]) -> None:
     check(name, shape, params)
 
 
-def test_missing_download_names_torchvisions_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_download_names_torchvisions_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     with pytest.raises(UserError) as caught:
         check("resnet50", CIFAR, {"pretrained": True})

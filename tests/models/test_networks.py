@@ -14,7 +14,9 @@ from benchmarks.models.base import Network, Shape
 LIGHT = [name for name in names() if name != "vgg11"]
 
 
-def seeded(name: str, shape: Shape, params: Mapping[str, Any] = {}, seed: int = 0, num_classes: int = 10) -> Network:
+def seeded(
+    name: str, shape: Shape, params: Mapping[str, Any] = {}, seed: int = 0, num_classes: int = 10
+) -> Network:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return build(name, num_classes, shape, params)
@@ -47,7 +49,9 @@ def images(shape: Shape, number: int = 2) -> Tensor:
         ("digits_cnn", 10, (1, 8, 8), {}, 13_706),
     ],
 )
-def test_parameter_count(name: str, num_classes: int, shape: Shape, params: Mapping[str, Any], expected: int) -> None:
+def test_parameter_count(
+    name: str, num_classes: int, shape: Shape, params: Mapping[str, Any], expected: int
+) -> None:
     with torch.device("meta"):
         network = build(name, num_classes, shape, params)
     assert sum(parameter.numel() for parameter in network.parameters()) == expected
@@ -78,7 +82,9 @@ def test_other_image_sizes(name: str, height: int, width: int) -> None:
 def test_weights_come_from_the_seed_alone(name: str) -> None:
     shape = smallest_shape(name)
     first, again, other = (seeded(name, shape, seed=seed) for seed in (3, 3, 4))
-    vectors = [nn.utils.parameters_to_vector(network.parameters()) for network in (first, again, other)]
+    vectors = [
+        nn.utils.parameters_to_vector(network.parameters()) for network in (first, again, other)
+    ]
     assert torch.equal(vectors[0], vectors[1])
     assert not torch.equal(vectors[0], vectors[2])
 
@@ -88,7 +94,9 @@ def test_state_is_float_but_for_the_batch_counter(name: str) -> None:
     with torch.device("meta"):
         state = build(name, 10, smallest_shape(name)).state_dict()
     for key, tensor in state.items():
-        assert tensor.dtype == (torch.int64 if key.endswith("num_batches_tracked") else torch.float32), key
+        assert tensor.dtype == (
+            torch.int64 if key.endswith("num_batches_tracked") else torch.float32
+        ), key
 
 
 @pytest.mark.parametrize("name", LIGHT)
@@ -96,7 +104,9 @@ def test_functional_call_gives_the_same_output_and_gradients(name: str) -> None:
     shape = smallest_shape(name)
     network = seeded(name, shape).eval()
     batch = images(shape)
-    parameters = {key: tensor.detach().clone().requires_grad_() for key, tensor in network.named_parameters()}
+    parameters = {
+        key: tensor.detach().clone().requires_grad_() for key, tensor in network.named_parameters()
+    }
     called = torch.func.functional_call(network, parameters, (batch,))
     direct = network(batch)
     assert torch.equal(called, direct)

@@ -34,7 +34,9 @@ class Row(NamedTuple):
     tau: float
     partition_digest: str
     noisy_clients: int
-    sum_of_levels: float  # drawn before any sample is looked at, so it depends on seed, rho and tau alone
+    sum_of_levels: (
+        float  # drawn before any sample is looked at, so it depends on seed, rho and tau alone
+    )
     changed: int
     digest: str
     changed_sorted: int
@@ -42,22 +44,196 @@ class Row(NamedTuple):
 
 
 ROWS = [
-    Row(IID, 1, 0.4, 0.0, "e58afea48f5b9e40", 39, 18.8592, 8447, "c0885979e70ce96d", 8415, "8e0a6817b3d0da6c"),
-    Row(IID, 1, 0.4, 0.5, "e58afea48f5b9e40", 39, 28.9296, 13047, "a1bf0993e1037867", 13020, "eea6e92a6965b20e"),
-    Row(IID, 1, 0.6, 0.0, "e58afea48f5b9e40", 61, 29.6247, 13394, "c2a2462e59ab9698", 13418, "5210344884b59a94"),
-    Row(IID, 1, 0.6, 0.5, "e58afea48f5b9e40", 61, 45.3124, 20405, "fb2034ff8f1a828d", 20455, "571b07a0af5b9c24"),
-    Row(IID, 1, 0.8, 0.0, "e58afea48f5b9e40", 81, 40.2052, 18097, "133625e79e40042f", 18059, "dd4861c06b8ae958"),
-    Row(IID, 1, 0.8, 0.5, "e58afea48f5b9e40", 81, 60.6026, 27264, "83dcda0f85abbc51", 27290, "ea923df7a3028c38"),
-    Row(IID, 13, 0.4, 0.5, "4c71f75f76d13616", 39, 27.1926, 12192, "82f6cf674f63f2a9", 12161, "956860dae5a90eed"),
-    Row(IID, 13, 0.6, 0.5, "4c71f75f76d13616", 61, 45.2605, 20303, "b4d45055ef38e58f", 20339, "12749ffd01224473"),
-    Row(P7_A10, 1, 0.6, 0.5, "54c9ad2f6826e6e9", 61, 45.3124, 20774, "56e98dc16f77b1b7", 20764, "29013096d886c981"),
-    Row(P7_A10, 13, 0.6, 0.5, "bfd227d376270c67", 61, 45.2605, 21122, "b5b1e11c51ffd181", 21180, "3b8d9df06607e14f"),
-    Row(P7_A1, 1, 0.6, 0.5, "d2fe1e8c6a5c0a20", 61, 45.3124, 20282, "24deccf9d22305e6", 20284, "505ac8395adb3993"),
-    Row(P7_A1, 13, 0.6, 0.5, "4e31dcf1d01febf0", 61, 45.2605, 19894, "e2b7d4cc2ac140c9", 19952, "765f92b359bebae4"),
-    Row(P3_A10, 1, 0.6, 0.5, "fc9c0dd6ded15db1", 61, 45.3124, 20140, "1aff9ce0d1c9f5bf", 20245, "29e298e1149c5bc5"),
-    Row(P3_A10, 13, 0.6, 0.5, "c090bd864328edd5", 61, 45.2605, 19377, "ef9089706b542c37", 19358, "5057e58088e2d3ea"),
+    Row(
+        IID,
+        1,
+        0.4,
+        0.0,
+        "e58afea48f5b9e40",
+        39,
+        18.8592,
+        8447,
+        "c0885979e70ce96d",
+        8415,
+        "8e0a6817b3d0da6c",
+    ),
+    Row(
+        IID,
+        1,
+        0.4,
+        0.5,
+        "e58afea48f5b9e40",
+        39,
+        28.9296,
+        13047,
+        "a1bf0993e1037867",
+        13020,
+        "eea6e92a6965b20e",
+    ),
+    Row(
+        IID,
+        1,
+        0.6,
+        0.0,
+        "e58afea48f5b9e40",
+        61,
+        29.6247,
+        13394,
+        "c2a2462e59ab9698",
+        13418,
+        "5210344884b59a94",
+    ),
+    Row(
+        IID,
+        1,
+        0.6,
+        0.5,
+        "e58afea48f5b9e40",
+        61,
+        45.3124,
+        20405,
+        "fb2034ff8f1a828d",
+        20455,
+        "571b07a0af5b9c24",
+    ),
+    Row(
+        IID,
+        1,
+        0.8,
+        0.0,
+        "e58afea48f5b9e40",
+        81,
+        40.2052,
+        18097,
+        "133625e79e40042f",
+        18059,
+        "dd4861c06b8ae958",
+    ),
+    Row(
+        IID,
+        1,
+        0.8,
+        0.5,
+        "e58afea48f5b9e40",
+        81,
+        60.6026,
+        27264,
+        "83dcda0f85abbc51",
+        27290,
+        "ea923df7a3028c38",
+    ),
+    Row(
+        IID,
+        13,
+        0.4,
+        0.5,
+        "4c71f75f76d13616",
+        39,
+        27.1926,
+        12192,
+        "82f6cf674f63f2a9",
+        12161,
+        "956860dae5a90eed",
+    ),
+    Row(
+        IID,
+        13,
+        0.6,
+        0.5,
+        "4c71f75f76d13616",
+        61,
+        45.2605,
+        20303,
+        "b4d45055ef38e58f",
+        20339,
+        "12749ffd01224473",
+    ),
+    Row(
+        P7_A10,
+        1,
+        0.6,
+        0.5,
+        "54c9ad2f6826e6e9",
+        61,
+        45.3124,
+        20774,
+        "56e98dc16f77b1b7",
+        20764,
+        "29013096d886c981",
+    ),
+    Row(
+        P7_A10,
+        13,
+        0.6,
+        0.5,
+        "bfd227d376270c67",
+        61,
+        45.2605,
+        21122,
+        "b5b1e11c51ffd181",
+        21180,
+        "3b8d9df06607e14f",
+    ),
+    Row(
+        P7_A1,
+        1,
+        0.6,
+        0.5,
+        "d2fe1e8c6a5c0a20",
+        61,
+        45.3124,
+        20282,
+        "24deccf9d22305e6",
+        20284,
+        "505ac8395adb3993",
+    ),
+    Row(
+        P7_A1,
+        13,
+        0.6,
+        0.5,
+        "4e31dcf1d01febf0",
+        61,
+        45.2605,
+        19894,
+        "e2b7d4cc2ac140c9",
+        19952,
+        "765f92b359bebae4",
+    ),
+    Row(
+        P3_A10,
+        1,
+        0.6,
+        0.5,
+        "fc9c0dd6ded15db1",
+        61,
+        45.3124,
+        20140,
+        "1aff9ce0d1c9f5bf",
+        20245,
+        "29e298e1149c5bc5",
+    ),
+    Row(
+        P3_A10,
+        13,
+        0.6,
+        0.5,
+        "c090bd864328edd5",
+        61,
+        45.2605,
+        19377,
+        "ef9089706b542c37",
+        19358,
+        "5057e58088e2d3ea",
+    ),
 ]
-PRINTED = {0: (0.8484, 0.7540), 2: (0.6389, 0.5820), 3: (0.6168, 0.5520), 4: (0.9228, 0.8120), 98: (0.6479, 0.5920)}
+PRINTED = {
+    0: (0.8484, 0.7540),
+    2: (0.6389, 0.5820),
+    3: (0.6168, 0.5520),
+    4: (0.9228, 0.8120),
+    98: (0.6479, 0.5920),
+}
 
 
 def digest(values: np.ndarray) -> str:
@@ -66,7 +242,11 @@ def digest(values: np.ndarray) -> str:
 
 @functools.cache
 def cifar10_labels() -> np.ndarray:
-    path = Path(os.environ.get("FLN_DATA", "~/.cache/fln-data")).expanduser() / "cifar10" / "train_labels.npy"
+    path = (
+        Path(os.environ.get("FLN_DATA", "~/.cache/fln-data")).expanduser()
+        / "cifar10"
+        / "train_labels.npy"
+    )
     if not path.exists():
         pytest.skip(f"no {path}; get it with: python -m benchmarks.data fetch cifar10")
     return np.load(path).astype(np.int64)
@@ -74,7 +254,9 @@ def cifar10_labels() -> np.ndarray:
 
 @functools.cache
 def official_parts(scheme: tuple[str, Any], seed: int) -> list[np.ndarray]:
-    labels = np.zeros(50000, dtype=np.int64) if scheme is IID else cifar10_labels()  # IID does not look at labels
+    labels = (
+        np.zeros(50000, dtype=np.int64) if scheme is IID else cifar10_labels()
+    )  # IID does not look at labels
     return partition.make(scheme[0], labels, 100, seed, scheme[1])
 
 
@@ -89,13 +271,23 @@ def test_official_scene(row: Row) -> None:
     assert np.count_nonzero(record.client_level) == row.noisy_clients
     assert record.client_level.sum() == pytest.approx(row.sum_of_levels, abs=5e-5)
     assert (record.flipped.sum(), digest(record.labels)) == (row.changed, row.digest)
-    ascending = noise.apply("rho_tau", labels, [np.sort(part) for part in parts], 10, row.seed, params)
-    assert (ascending.flipped.sum(), digest(ascending.labels)) == (row.changed_sorted, row.digest_sorted)
+    ascending = noise.apply(
+        "rho_tau", labels, [np.sort(part) for part in parts], 10, row.seed, params
+    )
+    assert (ascending.flipped.sum(), digest(ascending.labels)) == (
+        row.changed_sorted,
+        row.digest_sorted,
+    )
 
 
 def test_authors_notebook_levels_and_rates() -> None:
     record = noise.apply(
-        "rho_tau", cifar10_labels(), official_parts(IID, 13), 10, 13, RhoTauParams(rho=0.4, tau=0.5, form="official")
+        "rho_tau",
+        cifar10_labels(),
+        official_parts(IID, 13),
+        10,
+        13,
+        RhoTauParams(rho=0.4, tau=0.5, form="official"),
     )
     for client, (level, rate) in PRINTED.items():
         assert record.client_level[client] == pytest.approx(level, abs=5e-5)
@@ -139,17 +331,26 @@ def test_official_levels_without_data() -> None:
     parts = np.array_split(np.arange(500), 100)
     params = RhoTauParams(rho=0.6, tau=0.5, form="official")
     level = noise.apply("rho_tau", np.zeros(500, dtype=int), parts, 10, 1, params).client_level
-    assert level[:6] == pytest.approx([0.663322, 0, 0.942971, 0.678635, 0.954268, 0.811680], abs=5e-7)
+    assert level[:6] == pytest.approx(
+        [0.663322, 0, 0.942971, 0.678635, 0.954268, 0.811680], abs=5e-7
+    )
 
 
 @pytest.mark.parametrize(
     ("rho", "expected"),
-    [(0.4, [39, 29, 34, 40, 37, 39]), (0.6, [61, 71, 66, 60, 63, 61]), (0.8, [81, 87, 87, 80, 76, 80])],
+    [
+        (0.4, [39, 29, 34, 40, 37, 39]),
+        (0.6, [61, 71, 66, 60, 63, 61]),
+        (0.8, [81, 87, 87, 80, 76, 80]),
+    ],
 )
 def test_official_number_of_noisy_clients(rho: float, expected: list[int]) -> None:
     parts, labels = np.array_split(np.arange(100), 100), np.zeros(100, dtype=int)
     params = RhoTauParams(rho=rho, tau=0.5, form="official")
-    levels = [noise.apply("rho_tau", labels, parts, 10, seed, params).client_level for seed in (1, 2, 3, 4, 5, 13)]
+    levels = [
+        noise.apply("rho_tau", labels, parts, 10, seed, params).client_level
+        for seed in (1, 2, 3, 4, 5, 13)
+    ]
     assert [np.count_nonzero(level) for level in levels] == expected
 
 

@@ -23,7 +23,11 @@ def saved(folder: Path, **arrays: Any) -> str:
 
 def test_labels_come_from_the_file(tmp_path: Path) -> None:
     """Two of six labels differ; the sample that belongs to nobody is not in the transition."""
-    path = saved(tmp_path, worse_label=np.array([1, 1, 2, 0, 1, 0], np.uint8), clean_label=LABELS.astype(np.uint8))
+    path = saved(
+        tmp_path,
+        worse_label=np.array([1, 1, 2, 0, 1, 0], np.uint8),
+        clean_label=LABELS.astype(np.uint8),
+    )
     record = noise.apply("human", LABELS, PARTS, 3, 0, HumanParams(path))
     assert record.labels.tolist() == [1, 1, 2, 0, 1, 0] and record.labels.dtype == np.int64
     assert record.flipped.tolist() == [True, False, False, False, False, True]
@@ -34,24 +38,43 @@ def test_labels_come_from_the_file(tmp_path: Path) -> None:
 
 def test_the_key_chooses_the_array_and_clean_labels_are_optional(tmp_path: Path) -> None:
     path = saved(tmp_path, aggre_label=LABELS, worse_label=(LABELS + 1) % 3)
-    assert not noise.apply("human", LABELS, PARTS, 3, 0, HumanParams(path, "aggre_label")).flipped.any()
+    assert not noise.apply(
+        "human", LABELS, PARTS, 3, 0, HumanParams(path, "aggre_label")
+    ).flipped.any()
     assert noise.apply("human", LABELS, PARTS, 3, 0, HumanParams(path, "worse_label")).flipped.all()
 
 
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"other": LABELS, "more": LABELS}, "noise.key='worse_label': must be one of other, more in"),
-        ({"worse_label": LABELS[:5]}, "noise.key='worse_label': must be 6 integer labels; it holds int64(5,)"),
+        (
+            {"other": LABELS, "more": LABELS},
+            "noise.key='worse_label': must be one of other, more in",
+        ),
+        (
+            {"worse_label": LABELS[:5]},
+            "noise.key='worse_label': must be 6 integer labels; it holds int64(5,)",
+        ),
         ({"worse_label": LABELS + 0.5}, "must be 6 integer labels; it holds float64(6,)"),
-        ({"worse_label": LABELS + 1}, "noise.key='worse_label': must be labels in [0, 3); it holds 1 to 3"),
+        (
+            {"worse_label": LABELS + 1},
+            "noise.key='worse_label': must be labels in [0, 3); it holds 1 to 3",
+        ),
         ({"worse_label": LABELS - 1}, "must be labels in [0, 3); it holds -1 to 1"),
-        ({"worse_label": LABELS, "clean_label": LABELS[::-1]}, "must be a file whose clean_label equals the labels"),
-        ({"worse_label": LABELS, "clean_label": LABELS[:5]}, "must be a file whose clean_label equals the labels"),
+        (
+            {"worse_label": LABELS, "clean_label": LABELS[::-1]},
+            "must be a file whose clean_label equals the labels",
+        ),
+        (
+            {"worse_label": LABELS, "clean_label": LABELS[:5]},
+            "must be a file whose clean_label equals the labels",
+        ),
         ({"worse_label": np.array(list("abcdef"), object)}, "must be plain integers in"),
     ],
 )
-def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
+def test_a_file_that_does_not_fit_is_refused(
+    tmp_path: Path, arrays: dict[str, np.ndarray], message: str
+) -> None:
     with pytest.raises(NoiseError) as caught:
         noise.apply("human", LABELS, PARTS, 3, 0, HumanParams(saved(tmp_path, **arrays)))
     assert message in str(caught.value) and "\n" not in str(caught.value)
@@ -62,13 +85,17 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | 
     path = tmp_path / "labels.npz"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(NoiseError, match=r"noise\.path='.*labels\.npz': must be a readable \.npz file"):
+    with pytest.raises(
+        NoiseError, match=r"noise\.path='.*labels\.npz': must be a readable \.npz file"
+    ):
         noise.apply("human", LABELS, PARTS, 3, 0, HumanParams(str(path)))
 
 
 def test_a_single_array_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "labels.npy", LABELS)
-    with pytest.raises(NoiseError, match=r"noise\.path=.* must be an \.npz file, not a single array"):
+    with pytest.raises(
+        NoiseError, match=r"noise\.path=.* must be an \.npz file, not a single array"
+    ):
         noise.apply("human", LABELS, PARTS, 3, 0, HumanParams(str(tmp_path / "labels.npy")))
 
 

@@ -67,7 +67,11 @@ def test_keeps_its_promises_or_says_in_one_line_why_not(
     try:
         parts = partition.make(name, labels, num_clients, seed, params)
     except PartitionError as error:
-        assert str(error).startswith(("partition.", "federation.num_clients=")) and "must be" in str(error) and "\n" not in str(error)
+        assert (
+            str(error).startswith(("partition.", "federation.num_clients="))
+            and "must be" in str(error)
+            and "\n" not in str(error)
+        )
         return
     assert np.array_equal(labels, before)
     assert len(parts) == num_clients
@@ -104,56 +108,105 @@ def test_the_global_generator_is_left_alone(name: str, params: Any) -> None:
 
 @pytest.mark.parametrize(("name", "params"), CASES, ids=IDS)
 def test_more_clients_than_samples_is_an_error(name: str, params: Any) -> None:
-    with pytest.raises(PartitionError, match=r"federation\.num_clients=11: must be an integer in \[1, 10\]"):
+    with pytest.raises(
+        PartitionError, match=r"federation\.num_clients=11: must be an integer in \[1, 10\]"
+    ):
         partition.make(name, balanced(10), 11, 0, params)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: IidParams(form="random"), "partition.form='random': must be one of plain, official, stratified"),
-        (lambda: BernoulliDirichletParams(p=0, alpha=1), "partition.p=0: must be a number in (0, 1]"),
-        (lambda: BernoulliDirichletParams(p=1.1, alpha=1), "partition.p=1.1: must be a number in (0, 1]"),
-        (lambda: BernoulliDirichletParams(p=True, alpha=1), "partition.p=True: must be a number in (0, 1]"),
-        (lambda: BernoulliDirichletParams(p=0.5, alpha=0), "partition.alpha=0: must be a finite number above 0"),
+        (
+            lambda: IidParams(form="random"),
+            "partition.form='random': must be one of plain, official, stratified",
+        ),
+        (
+            lambda: BernoulliDirichletParams(p=0, alpha=1),
+            "partition.p=0: must be a number in (0, 1]",
+        ),
+        (
+            lambda: BernoulliDirichletParams(p=1.1, alpha=1),
+            "partition.p=1.1: must be a number in (0, 1]",
+        ),
+        (
+            lambda: BernoulliDirichletParams(p=True, alpha=1),
+            "partition.p=True: must be a number in (0, 1]",
+        ),
+        (
+            lambda: BernoulliDirichletParams(p=0.5, alpha=0),
+            "partition.alpha=0: must be a finite number above 0",
+        ),
         (
             lambda: BernoulliDirichletParams(p=0.5, alpha=1, form="x"),
             "partition.form='x': must be one of plain, official",
         ),
-        (lambda: ClassesPerClientParams(classes=0), "partition.classes=0: must be an integer of at least 1"),
+        (
+            lambda: ClassesPerClientParams(classes=0),
+            "partition.classes=0: must be an integer of at least 1",
+        ),
         (lambda: ClassesPerClientParams(replace=1), "partition.replace=1: must be true or false"),  # type: ignore[arg-type]
-        (lambda: DirichletParams(alpha=float("nan")), "partition.alpha=nan: must be a finite number above 0"),
-        (lambda: DirichletParams(alpha=float("inf")), "partition.alpha=inf: must be a finite number above 0"),
-        (lambda: DirichletParams(alpha=1, min_size=0), "partition.min_size=0: must be an integer of at least 1"),
-        (lambda: CentralizedParams(noise_clients=0), "partition.noise_clients=0: must be an integer of at least 1"),
+        (
+            lambda: DirichletParams(alpha=float("nan")),
+            "partition.alpha=nan: must be a finite number above 0",
+        ),
+        (
+            lambda: DirichletParams(alpha=float("inf")),
+            "partition.alpha=inf: must be a finite number above 0",
+        ),
+        (
+            lambda: DirichletParams(alpha=1, min_size=0),
+            "partition.min_size=0: must be an integer of at least 1",
+        ),
+        (
+            lambda: CentralizedParams(noise_clients=0),
+            "partition.noise_clients=0: must be an integer of at least 1",
+        ),
         (lambda: ShardsParams(1.5), "partition.shards_per_client=1.5: must be an integer"),  # type: ignore[arg-type]
         (
             lambda: partition.make("halves", balanced(10), 2, 0, IidParams()),
             "partition.name='halves': must be one of iid, bernoulli_dirichlet, classes_per_client, dirichlet, shards",
         ),
         (lambda: partition.make("iid", balanced(10), 2, 0, ShardsParams()), "must be a IidParams"),
-        (lambda: partition.make("iid", balanced(10), 0, 0, IidParams()), "federation.num_clients=0"),
+        (
+            lambda: partition.make("iid", balanced(10), 0, 0, IidParams()),
+            "federation.num_clients=0",
+        ),
         (lambda: partition.make("iid", balanced(10), 2, -1, IidParams()), "partition.seed=-1"),
-        (lambda: partition.make("iid", np.ones((5, 2), int), 2, 0, IidParams()), "partition.labels='int64(5, 2)'"),
-        (lambda: partition.make("iid", np.ones(5), 2, 0, IidParams()), "partition.labels='float64(5,)'"),
+        (
+            lambda: partition.make("iid", np.ones((5, 2), int), 2, 0, IidParams()),
+            "partition.labels='int64(5, 2)'",
+        ),
+        (
+            lambda: partition.make("iid", np.ones(5), 2, 0, IidParams()),
+            "partition.labels='float64(5,)'",
+        ),
         (
             lambda: partition.make("centralized", balanced(10), 2, 0, CentralizedParams()),
             "federation.num_clients=2: must be 1",
         ),
         (
-            lambda: partition.make("classes_per_client", balanced(100, 4), 2, 0, ClassesPerClientParams()),
+            lambda: partition.make(
+                "classes_per_client", balanced(100, 4), 2, 0, ClassesPerClientParams()
+            ),
             "partition.classes=5: must be at most 4",
         ),
         (
-            lambda: partition.make("classes_per_client", balanced(100), 30, 0, ClassesPerClientParams()),
+            lambda: partition.make(
+                "classes_per_client", balanced(100), 30, 0, ClassesPerClientParams()
+            ),
             "partition.classes=5: must be at most 3, the samples per client",
         ),
         (
-            lambda: partition.make("classes_per_client", balanced(100), 1, 0, ClassesPerClientParams(classes=1)),
+            lambda: partition.make(
+                "classes_per_client", balanced(100), 1, 0, ClassesPerClientParams(classes=1)
+            ),
             "partition.replace=False: a client of 100 samples wants 100 of a class that has 10",
         ),
         (
-            lambda: partition.make("dirichlet", balanced(100), 10, 0, DirichletParams(alpha=1, min_size=11)),
+            lambda: partition.make(
+                "dirichlet", balanced(100), 10, 0, DirichletParams(alpha=1, min_size=11)
+            ),
             "partition.min_size=11: must be at most 10",
         ),
         (
@@ -191,7 +244,9 @@ def test_iid_stratified_gives_every_client_the_same_classes() -> None:
 def test_bernoulli_dirichlet_counts_are_multinomial() -> None:
     """With p = 1 and alpha huge, q is uniform: counts vary as n (1/K) (1 - 1/K); equal cuts would not."""
     labels, num_clients = balanced(40000), 50
-    parts = partition.make("bernoulli_dirichlet", labels, num_clients, 5, BernoulliDirichletParams(p=1, alpha=1e7))
+    parts = partition.make(
+        "bernoulli_dirichlet", labels, num_clients, 5, BernoulliDirichletParams(p=1, alpha=1e7)
+    )
     counts = np.stack([np.bincount(labels[part], minlength=10) for part in parts])
     assert 0.8 < counts.var() / (4000 / num_clients * (1 - 1 / num_clients)) < 1.2
 
@@ -199,7 +254,9 @@ def test_bernoulli_dirichlet_counts_are_multinomial() -> None:
 def test_bernoulli_dirichlet_leaves_out_the_classes_not_owned() -> None:
     """About p of the client-class pairs are owned; with 200 samples per owner hardly any owned pair is empty."""
     labels = balanced(50000)
-    parts = partition.make("bernoulli_dirichlet", labels, 50, 5, BernoulliDirichletParams(p=0.3, alpha=10))
+    parts = partition.make(
+        "bernoulli_dirichlet", labels, 50, 5, BernoulliDirichletParams(p=0.3, alpha=10)
+    )
     held = np.stack([np.bincount(labels[part], minlength=10) > 0 for part in parts])
     assert 0.24 < held.mean() < 0.38
 
@@ -211,7 +268,8 @@ def test_bernoulli_dirichlet_plain_gives_every_class_an_owner() -> None:
         parts = partition.make("bernoulli_dirichlet", balanced(400), 4, seed, params)
         assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(400))
     with pytest.raises(
-        PartitionError, match=r"no client may hold class \d and the released code stops; must be 'plain'"
+        PartitionError,
+        match=r"no client may hold class \d and the released code stops; must be 'plain'",
     ):
         for seed in range(30):
             official = BernoulliDirichletParams(p=0.2, alpha=1.0, form="official")
@@ -220,21 +278,30 @@ def test_bernoulli_dirichlet_plain_gives_every_class_an_owner() -> None:
 
 @pytest.mark.parametrize("form", ["plain", "official"])
 def test_bernoulli_dirichlet_never_hangs(form: str) -> None:
-    with pytest.raises(PartitionError, match=r"partition\.p=1e-09: 1000 draws left one of 10 clients"):
+    with pytest.raises(
+        PartitionError, match=r"partition\.p=1e-09: 1000 draws left one of 10 clients"
+    ):
         partition.make(
-            "bernoulli_dirichlet", balanced(500), 10, 0, BernoulliDirichletParams(p=1e-9, alpha=1, form=form)
+            "bernoulli_dirichlet",
+            balanced(500),
+            10,
+            0,
+            BernoulliDirichletParams(p=1e-9, alpha=1, form=form),
         )
 
 
 def test_bernoulli_dirichlet_says_when_clients_stay_empty() -> None:
     with pytest.raises(PartitionError, match="one of 100 clients was empty in each of 1000 draws"):
-        partition.make("bernoulli_dirichlet", balanced(100), 100, 0, BernoulliDirichletParams(p=0.3, alpha=1.0))
+        partition.make(
+            "bernoulli_dirichlet", balanced(100), 100, 0, BernoulliDirichletParams(p=0.3, alpha=1.0)
+        )
 
 
 def test_bernoulli_dirichlet_official_reports_an_empty_client() -> None:
     params = BernoulliDirichletParams(p=0.5, alpha=0.1, form="official")
     with pytest.raises(
-        PartitionError, match=r"client \d+ gets no sample from .* and seed 0; must be fewer clients than 40"
+        PartitionError,
+        match=r"client \d+ gets no sample from .* and seed 0; must be fewer clients than 40",
     ):
         partition.make("bernoulli_dirichlet", balanced(60, 4), 40, 0, params)
 
@@ -252,13 +319,17 @@ def test_classes_per_client_draws_few_classes_and_almost_full_clients() -> None:
 
 
 def test_classes_per_client_with_replacement_repeats_samples() -> None:
-    parts = partition.make("classes_per_client", balanced(1000), 5, 2, ClassesPerClientParams(replace=True))
+    parts = partition.make(
+        "classes_per_client", balanced(1000), 5, 2, ClassesPerClientParams(replace=True)
+    )
     assert any(len(np.unique(part)) < len(part) for part in parts)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_dirichlet_keeps_the_smallest_size(seed: int) -> None:
-    parts = partition.make("dirichlet", balanced(5000), 20, seed, DirichletParams(alpha=0.5, min_size=100))
+    parts = partition.make(
+        "dirichlet", balanced(5000), 20, seed, DirichletParams(alpha=0.5, min_size=100)
+    )
     assert min(map(len, parts)) >= 100
 
 
@@ -275,8 +346,12 @@ def test_dirichlet_skew_follows_alpha() -> None:
 
 def test_dirichlet_gives_up_where_no_draw_can_do() -> None:
     """Small alpha and a smallest size of 100 for 100 clients is hopeless on 50000 samples: an error, not a hang."""
-    with pytest.raises(PartitionError, match=r"partition\.alpha=0\.05, partition\.min_size=100: none of 1000 draws"):
-        partition.make("dirichlet", balanced(50000), 100, 1, DirichletParams(alpha=0.05, min_size=100))
+    with pytest.raises(
+        PartitionError, match=r"partition\.alpha=0\.05, partition\.min_size=100: none of 1000 draws"
+    ):
+        partition.make(
+            "dirichlet", balanced(50000), 100, 1, DirichletParams(alpha=0.05, min_size=100)
+        )
 
 
 def test_shards_limit_the_classes_of_a_client() -> None:
@@ -290,7 +365,9 @@ def test_shards_of_another_seed_hold_other_samples() -> None:
     """One shard per client: the shards themselves differ, not only who gets them."""
 
     def shards(seed: int) -> set[frozenset[int]]:
-        parts = partition.make("shards", balanced(1000), 20, seed, ShardsParams(shards_per_client=1))
+        parts = partition.make(
+            "shards", balanced(1000), 20, seed, ShardsParams(shards_per_client=1)
+        )
         return {frozenset(part.tolist()) for part in parts}
 
     assert shards(1).isdisjoint(shards(2))

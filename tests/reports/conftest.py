@@ -22,7 +22,9 @@ def frozen_conf(monkeypatch: pytest.MonkeyPatch) -> None:
 def write_run(frozen_conf: None, tmp_path: Path) -> Callable[..., Path]:
     """write_run("method=fedavg", scale="laptop", seed=1, best=0.5) -> folder of such a run in tmp_path / "runs"."""
 
-    def write(*overrides: str, scale: str = "laptop", seed: int = 1, best: float = 0.5, **changes: Any) -> Path:
+    def write(
+        *overrides: str, scale: str = "laptop", seed: int = 1, best: float = 0.5, **changes: Any
+    ) -> Path:
         config: dict[str, Any] = {"protocol": 1, "seed": seed, "scale": scale}
         for key, value in configure.configured(overrides, scale).items():
             section, name = key.split(".")

@@ -26,7 +26,11 @@ ROOT = Path(__file__).parents[2]
 def unpack(column):
     """What the page's script does, in Python."""
     values = column.get("v")
-    spell = [value for value, count in zip(*[iter(column.get("r", column.get("d", [0])[1:]))] * 2, strict=True) for _ in range(count)]
+    spell = [
+        value
+        for value, count in zip(*[iter(column.get("r", column.get("d", [0])[1:]))] * 2, strict=True)
+        for _ in range(count)
+    ]
     if "r" in column:
         values = spell
     if "d" in column:
@@ -35,10 +39,17 @@ def unpack(column):
 
 
 def cells_of(data):
-    return {(setting["noise"], cell["label"]): cell for setting in data["settings"] for cell in setting["cells"]}
+    return {
+        (setting["noise"], cell["label"]): cell
+        for setting in data["settings"]
+        for cell in setting["cells"]
+    }
 
 
-@pytest.mark.parametrize("values", [[], [1.0], [1, 2, 3, 4, 9], [0.5, 0.5, 0.5, None, math.nan, 0.25], [3.14159, 2.0, 1.0]])
+@pytest.mark.parametrize(
+    "values",
+    [[], [1.0], [1, 2, 3, 4, 9], [0.5, 0.5, 0.5, None, math.nan, 0.25], [3.14159, 2.0, 1.0]],
+)
 def test_packed_columns_are_what_they_were(values):
     expected = [None if value is None or math.isnan(value) else round(value, 3) for value in values]
     assert unpack(traces.pack(values, 3)) == expected
@@ -72,8 +83,12 @@ def test_scene_of_a_record():
     found = traces.scene(arrays)
     counts = arrays["clean_counts"]
     assert (found["clients"], found["classes"], found["largest"]) == (*counts.shape, counts.max())
-    levels = np.array([traces.LEVELS.index(letter) for letter in found["counts"]]).reshape(counts.shape)
-    assert ((levels == 0) == (counts == 0)).all() and (abs(levels / 63 - counts / counts.max()) <= 1 / 63).all()
+    levels = np.array([traces.LEVELS.index(letter) for letter in found["counts"]]).reshape(
+        counts.shape
+    )
+    assert ((levels == 0) == (counts == 0)).all() and (
+        abs(levels / 63 - counts / counts.max()) <= 1 / 63
+    ).all()
     assert found["sizes"] == counts.sum(axis=1).tolist()
     assert found["noisy"] == "".join("01"[int(level > 0)] for level in arrays["client_level"])
 
@@ -81,20 +96,39 @@ def test_scene_of_a_record():
 def test_confusion_of_few_and_of_many_classes():
     assert traces.confusion([[3, 1], [0, 4]]) == {"counts": [[3, 1], [0, 4]]}
     assert traces.confusion(np.eye(100, dtype=int).tolist()) == {"recall": [100.0] * 100}
-    assert traces.confusion(None) is traces.confusion([]) is traces.confusion([[1, 2]]) is traces.confusion("x") is None
+    assert (
+        traces.confusion(None)
+        is traces.confusion([])
+        is traces.confusion([[1, 2]])
+        is traces.confusion("x")
+        is None
+    )
 
 
 def test_numbers_equal_the_records(tmp_path, frozen_conf):
     folders = write_grid(tmp_path / "runs")
     data = collect.page([str(tmp_path / "runs")]).data
     records = [json.loads((folder / "record.json").read_text()) for folder in folders]
-    assert len(data["settings"]) == 2 and all(len(setting["cells"]) == 4 for setting in data["settings"])
+    assert len(data["settings"]) == 2 and all(
+        len(setting["cells"]) == 4 for setting in data["settings"]
+    )
     for (noise, label), cell in cells_of(data).items():
-        own = [r for r in records if r["config"]["method"]["name"] == label and f"ρ {r['config']['noise']['rho']:g}," in noise]
-        assert [run["id"] for run in cell["runs"]] == [record["run_id"] for record in own] and len(own) == 2
+        own = [
+            r
+            for r in records
+            if r["config"]["method"]["name"] == label
+            and f"ρ {r['config']['noise']['rho']:g}," in noise
+        ]
+        assert [run["id"] for run in cell["runs"]] == [record["run_id"] for record in own] and len(
+            own
+        ) == 2
         for name in ("best", "last10", "final"):
             values = [100 * record["summary"][name] for record in own]
-            expected = {"mean": round(np.mean(values), 4), "std": round(np.std(values, ddof=1), 4), "n": 2}
+            expected = {
+                "mean": round(np.mean(values), 4),
+                "std": round(np.std(values, ddof=1), 4),
+                "n": 2,
+            }
             assert cell[name] == pytest.approx(expected)
         assert (cell["participations"], cell["megabytes"], cell["seconds"]) == (500, 5, 10)
         assert (cell["clients_f1"] is None) == (label != "fedcorr")
@@ -102,34 +136,60 @@ def test_numbers_equal_the_records(tmp_path, frozen_conf):
     assert fedcorr["versus"]["mean"] == pytest.approx(0.5) and fedcorr["versus"]["n"] == 2
     curve = pd.read_csv(tmp_path / "runs" / fedcorr["runs"][1]["id"] / "curve.csv")
     assert unpack(fedcorr["runs"][1]["curve"]["accuracy"]) == curve["accuracy"].round(4).tolist()
-    assert unpack(fedcorr["runs"][1]["curve"]["scores"]["samples/f1"]) == curve["samples/f1"].round(4).tolist()
+    assert (
+        unpack(fedcorr["runs"][1]["curve"]["scores"]["samples/f1"])
+        == curve["samples/f1"].round(4).tolist()
+    )
     assert len(data["scenes"]) == 4, "a scene that many runs share is there once"
 
 
 def test_runs_that_differ_in_their_world_share_no_setting(frozen_conf):
     data = collect.page([str(RECORDS / "good")]).data
     for setting in data["settings"]:
-        for name in ("dataset", "model", "partition", "noise", "budget", "federation", "evaluate", "scale"):
-            values = {json.dumps({k: v for k, v in cell["config"].items() if k.split(".")[0] == name}) for cell in setting["cells"]}
+        for name in (
+            "dataset",
+            "model",
+            "partition",
+            "noise",
+            "budget",
+            "federation",
+            "evaluate",
+            "scale",
+        ):
+            values = {
+                json.dumps({k: v for k, v in cell["config"].items() if k.split(".")[0] == name})
+                for cell in setting["cells"]
+            }
             assert len(values) == 1
-    assert len({(s["scale"], s["partition"], s["noise"], s["budget"], s["also"]) for s in data["settings"]}) == len(data["settings"])
+    assert len(
+        {(s["scale"], s["partition"], s["noise"], s["budget"], s["also"]) for s in data["settings"]}
+    ) == len(data["settings"])
     variants = {cell["label"] for setting in data["settings"] for cell in setting["cells"]}
-    assert {"fedavg", "fedcorr"} <= variants and any(label.startswith("fedprox mu=") for label in variants)
+    assert {"fedavg", "fedcorr"} <= variants and any(
+        label.startswith("fedprox mu=") for label in variants
+    )
 
 
 def test_what_did_not_end_well_is_shown_and_not_counted(tmp_path, frozen_conf):
-    _, second, third, fourth = write_grid(tmp_path / "runs", rhos=[0.4], methods=["fedavg"], seeds=[1, 2, 3, 4])
+    _, second, third, fourth = write_grid(
+        tmp_path / "runs", rhos=[0.4], methods=["fedavg"], seeds=[1, 2, 3, 4]
+    )
     end_as(second, "diverged", "round 7: the loss is not finite")
     end_as(third, "failed", f"OSError: {tmp_path}/data/x.bin: no space left")
     go_on(fourth)
     found = collect.page([str(tmp_path / "runs")])
     (cell,) = cells_of(found.data).values()
-    assert cell["status"] == {"done": 1, "diverged": 1, "failed": 1, "running": 1} and cell["best"]["n"] == 1
+    assert (
+        cell["status"] == {"done": 1, "diverged": 1, "failed": 1, "running": 1}
+        and cell["best"]["n"] == 1
+    )
     runs = {run["seed"]: run for run in cell["runs"]}
     assert runs[2]["reason"] == "round 7: the loss is not finite"
     assert runs[3]["reason"] == "OSError: …/x.bin: no space left"
     assert unpack(runs[4]["curve"]["participations"]) == [5, 10, 15, 20, 25, 30]
-    assert not [line for line in found.warnings if "unfinished" in line], "a run that is shown is not left out"
+    assert not [line for line in found.warnings if "unfinished" in line], (
+        "a run that is shown is not left out"
+    )
     assert str(tmp_path) not in json.dumps(found.data)
 
 
@@ -139,7 +199,11 @@ def test_bad_records_are_named_and_the_rest_is_built(tmp_path, frozen_conf, caps
     said = capsys.readouterr()
     assert f"-> {out}" in said.out and "bad-half-written/record.json is damaged" in said.err
     text = out.read_text()
-    assert "bad-half-written/record.json is damaged" in text and str(RECORDS) not in text and "/root/" not in text
+    assert (
+        "bad-half-written/record.json is damaged" in text
+        and str(RECORDS) not in text
+        and "/root/" not in text
+    )
     assert "fedcorr-iid-s1" in text
 
 
@@ -179,7 +243,9 @@ def test_the_file_needs_nothing_else(tmp_path, frozen_conf):
 def test_two_hundred_cells_are_below_five_megabytes(tmp_path, frozen_conf):
     """At the papers' length: 500 tests, 100 clients, 100 classes, every score different at every test."""
     rhos = [0.0, 0.2, 0.4, 0.6, 0.8]
-    folders = write_grid(tmp_path / "runs", rhos, METHODS, [1, 2, 3, 4], tests=500, clients=100, classes=100)
+    folders = write_grid(
+        tmp_path / "runs", rhos, METHODS, [1, 2, 3, 4], tests=500, clients=100, classes=100
+    )
     assert len(folders) == 200
     out = tmp_path / "page.html"
     assert command.main([f"runs={tmp_path / 'runs'}", f"out={out}"]) == 0
@@ -193,7 +259,16 @@ def test_watching(tmp_path, frozen_conf, capsys, monkeypatch):
     looks = []
 
     def sleep(seconds):
-        looks.append((seconds, json.loads(re.search(r'type="application/json">(.*?)</script>', out.read_text(), re.S).group(1))))
+        looks.append(
+            (
+                seconds,
+                json.loads(
+                    re.search(
+                        r'type="application/json">(.*?)</script>', out.read_text(), re.S
+                    ).group(1)
+                ),
+            )
+        )
         if len(looks) == 2:
             write_run(runs, 0.4, "fedavg", 2, 0.5)
         if len(looks) == 4:
@@ -233,8 +308,21 @@ def test_the_command_composes_to_the_same_run():
     """Against the real configuration: what the page tells to type gives the run that it was told of."""
     from benchmarks.grid import expand
 
-    typed = ["method=fedcorr", "method.theta=0.25", "dataset=cifar10", "noise=symmetric", "noise.epsilon=0.7", "model=mlp"]
-    typed += ["model.hidden=[64,32]", "partition=dirichlet", "train.lr=0.00012345678", "seed=3", "scale=smoke"]
+    typed = [
+        "method=fedcorr",
+        "method.theta=0.25",
+        "dataset=cifar10",
+        "noise=symmetric",
+        "noise.epsilon=0.7",
+        "model=mlp",
+    ]
+    typed += [
+        "model.hidden=[64,32]",
+        "partition=dirichlet",
+        "train.lr=0.00012345678",
+        "seed=3",
+        "scale=smoke",
+    ]
     ((_, config),) = expand(typed)
     again = rerun(config.science(), config.scale)
     ((_, same),) = expand([*_words(again.command)[3:], "seed=3"])
@@ -251,15 +339,31 @@ def _words(command_line):
 
 
 def test_a_method_of_another_package_is_given_key_by_key(frozen_conf):
-    config = {"method": {"name": "mine", "strength": 0.5}, "dataset": {"name": "cifar10"}, "model": {"name": "lenet5"}}
+    config = {
+        "method": {"name": "mine", "strength": 0.5},
+        "dataset": {"name": "cifar10"},
+        "model": {"name": "lenet5"},
+    }
     config |= {"partition": {"name": "iid"}, "noise": {"name": "rho_tau", "classes": None}}
     again = rerun(config, "laptop")
-    assert again.command.endswith("scale=laptop method.strength=0.5 noise.classes=null") and again.differs == {}
+    assert (
+        again.command.endswith("scale=laptop method.strength=0.5 noise.classes=null")
+        and again.differs == {}
+    )
 
 
 def test_values_as_they_are_typed():
     values = [None, True, 0.1, 3, "kl", (512, 512), "a b", "it's"]
-    assert list(map(written, values)) == ["null", "true", "0.1", "3", "kl", "[512,512]", "'a b'", "'it\\'s'"]
+    assert list(map(written, values)) == [
+        "null",
+        "true",
+        "0.1",
+        "3",
+        "kl",
+        "[512,512]",
+        "'a b'",
+        "'it\\'s'",
+    ]
 
 
 def test_paths_are_cut_to_their_last_part():
@@ -276,7 +380,10 @@ def test_tables_as_html():
         Line("Federated", Entry(""), "published", (Entry("2.00"), Entry("3.00", marks=("a", "b")))),
     )
     text = html(Grid("t", "T", "a <caption>", columns, lines, (("", "all"), ("a", "x > y"))))
-    assert '<th scope="colgroup" colspan="2">ρ&lt;1</th>' in text and "<caption>a &lt;caption&gt;</caption>" in text
+    assert (
+        '<th scope="colgroup" colspan="2">ρ&lt;1</th>' in text
+        and "<caption>a &lt;caption&gt;</caption>" in text
+    )
     assert '<tr class="reproduced first"><th scope="rowgroup" rowspan="2">A &amp; B</th>' in text
     assert '<td><b>1.00</b></td><td class="none">–</td>' in text and "3.00<sup>a,b</sup>" in text
     assert "<li>all</li><li><sup>a</sup> x &gt; y</li>" in text

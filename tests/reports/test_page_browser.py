@@ -27,9 +27,17 @@ def address(tmp_path_factory) -> str:
     """Two settings with ten methods and two seeds; one run diverged, one failed, one is under way."""
     folder = tmp_path_factory.mktemp("page")
     made = write_grid(folder / "runs", methods=METHODS)
-    end_as(next(place for place in made if place.name.startswith("poc-cifar100-s1")), "diverged", "round 7: <b>not</b> finite")
+    end_as(
+        next(place for place in made if place.name.startswith("poc-cifar100-s1")),
+        "diverged",
+        "round 7: <b>not</b> finite",
+    )
     for seed in (1, 2):
-        end_as(next(place for place in made if place.name.startswith(f"rofl-cifar100-s{seed}")), "failed", "OSError: disk full")
+        end_as(
+            next(place for place in made if place.name.startswith(f"rofl-cifar100-s{seed}")),
+            "failed",
+            "OSError: disk full",
+        )
     go_on(next(place for place in made if place.name.startswith("lsg-cifar100-s2")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(configure, "CONF", Path(__file__).parent / "conf")
@@ -80,7 +88,10 @@ def names(page, setting=0):
 def numbers(page, column, setting=0):
     """A column's numbers from the top; None for a dash."""
     body = many(page, "#board tbody.setting")[setting]
-    texts = [row.find_elements(By.CSS_SELECTOR, "td")[column].text for row in body.find_elements(By.CSS_SELECTOR, "tr.cell")]
+    texts = [
+        row.find_elements(By.CSS_SELECTOR, "td")[column].text
+        for row in body.find_elements(By.CSS_SELECTOR, "tr.cell")
+    ]
     return [None if text == "–" else float(text.split()[0].replace("−", "-")) for text in texts]
 
 
@@ -91,25 +102,36 @@ def hash_of(page):
 def test_what_is_there(page):
     assert page.title == "Federated learning under label noise"
     summary = one(page, "#summary").text
-    assert summary.startswith("40 runs · 20 cells · 2 settings · 2 seeds · 36 done · 1 running · 1 diverged · 2 failed")
+    assert summary.startswith(
+        "40 runs · 20 cells · 2 settings · 2 seeds · 36 done · 1 running · 1 diverged · 2 failed"
+    )
     assert len(many(page, "#board tbody.setting")) == 2 and len(names(page)) == len(METHODS)
     assert "50.15 ± 0.07 (2)" in one(page, "#board").text
-    assert {"failed 2", "diverged", "running 6 %"} <= {node.text for node in many(page, "#board td .status")}
+    assert {"failed 2", "diverged", "running 6 %"} <= {
+        node.text for node in many(page, "#board td .status")
+    }
     assert "left out" in one(page, "#warnings").get_attribute("textContent")
 
 
 def test_sorting(page):
     first = numbers(page, 0)
     known = [value for value in first if value is not None]
-    assert known == sorted(known, reverse=True) and first[-1] is None, "best first, what has no number last"
+    assert known == sorted(known, reverse=True) and first[-1] is None, (
+        "best first, what has no number last"
+    )
     button = one(page, '[data-sort="best"]')
     button.click()
     rising = numbers(page, 0)
     assert [value for value in rising if value is not None] == known[::-1] and rising[-1] is None
-    assert one(page, '[data-sort="best"]').find_element(By.XPATH, "..").get_attribute("aria-sort") == "ascending"
+    assert (
+        one(page, '[data-sort="best"]').find_element(By.XPATH, "..").get_attribute("aria-sort")
+        == "ascending"
+    )
     one(page, '[data-sort="label"]').send_keys(Keys.ENTER)
     assert names(page) == sorted(METHODS) == names(page, 1)
-    assert page.switch_to.active_element.get_attribute("data-sort") == "label", "the focus stays on the heading"
+    assert page.switch_to.active_element.get_attribute("data-sort") == "label", (
+        "the focus stays on the heading"
+    )
     assert "sort=label" in hash_of(page)
 
 
@@ -117,7 +139,9 @@ def test_filtering(page):
     noise = Select(one(page, "#filters select[name=noise]"))
     assert len(noise.options) == 3
     noise.select_by_index(1)
-    assert len(many(page, "#board tbody.setting")) == 1 and len(many(page, "#axes select option")) == 1
+    assert (
+        len(many(page, "#board tbody.setting")) == 1 and len(many(page, "#axes select option")) == 1
+    )
     Select(one(page, "#filters select[name=method]")).select_by_visible_text("fedcorr")
     assert names(page) == ["fedcorr"]
     assert [button.text.split()[0] for button in many(page, "#plot .key li")] == ["fedcorr"]
@@ -149,7 +173,12 @@ def test_values_under_the_pointer_and_by_arrow_keys(page):
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
     webdriver.ActionChains(page).move_to_element(plot).perform()
     tip = one(page, "#plot .tip")
-    assert tip.is_displayed() and "client visits" in tip.text and "fedavg" in tip.text and "±" in tip.text
+    assert (
+        tip.is_displayed()
+        and "client visits" in tip.text
+        and "fedavg" in tip.text
+        and "±" in tip.text
+    )
     canvas = one(page, "#plot .canvas")
     canvas.send_keys(Keys.HOME)
     assert tip.text.splitlines()[0] == "client visits 5"
@@ -157,7 +186,9 @@ def test_values_under_the_pointer_and_by_arrow_keys(page):
     assert tip.text.splitlines()[0] == "client visits 10"
 
 
-@pytest.mark.parametrize(("effort", "last"), [("round", 12), ("participations", 60), ("megabytes", 6.0)])
+@pytest.mark.parametrize(
+    ("effort", "last"), [("round", 12), ("participations", 60), ("megabytes", 6.0)]
+)
 def test_efforts(page, effort, last):
     page.execute_script("arguments[0].click()", one(page, f"#axes input[value={effort}]"))
     x = page.execute_script("return document.getElementById('plot').chart.plot.data[0]")
@@ -167,7 +198,9 @@ def test_efforts(page, effort, last):
 
 def test_seeds_one_by_one(page):
     page.execute_script("arguments[0].click()", one(page, "#axes input[value=each]"))
-    labels = page.execute_script("return document.getElementById('plot').chart.plot.series.slice(1).map(s => s.label)")
+    labels = page.execute_script(
+        "return document.getElementById('plot').chart.plot.series.slice(1).map(s => s.label)"
+    )
     assert labels.count("fedavg") == 2 and "lsg" in labels
 
 
@@ -178,16 +211,28 @@ def test_a_cell_opens_by_click_and_closes(page):
     assert dialog.get_attribute("open") and one(page, "#detail-title").text == "fedcorr"
     WebDriverWait(page, 5).until(lambda page: len(many(page, "#detail .uplot")) == 3)
     text = dialog.text
-    for part in ("Runs", "Detection over the run", "Scene", "Test confusion", "Cost", "Run it again", "Configuration"):
+    for part in (
+        "Runs",
+        "Detection over the run",
+        "Scene",
+        "Test confusion",
+        "Cost",
+        "Run it again",
+        "Configuration",
+    ):
         assert part in text
     assert "as </script> FedCorr has it" in text, "texts of records are texts"
-    assert one(page, "#command").text.startswith("python -m benchmarks.run method=fedcorr dataset=cifar100")
+    assert one(page, "#command").text.startswith(
+        "python -m benchmarks.run method=fedcorr dataset=cifar100"
+    )
     assert one(page, "#command").text.endswith("seed=1")
     many(page, "#detail input[name=run]")[1].click()
     assert one(page, "#command").text.endswith("seed=2")
     search = one(page, "#detail input[type=search]")
     search.send_keys("noise.rho")
-    assert [line.text.split()[:2] for line in many(page, "#detail .config tr")] == [["noise.rho", "0.4"]]
+    assert [line.text.split()[:2] for line in many(page, "#detail .config tr")] == [
+        ["noise.rho", "0.4"]
+    ]
     one(page, "#detail [aria-label=Close]").click()
     assert not dialog.get_attribute("open") and hash_of(page) == ""
 
@@ -197,7 +242,9 @@ def test_a_cell_opens_and_closes_by_keyboard(page):
     page.execute_script("arguments[0].focus()", row)
     row.send_keys(Keys.ARROW_DOWN)
     second = page.switch_to.active_element
-    assert second.get_attribute("data-cell") == many(page, "#board tr.cell")[1].get_attribute("data-cell")
+    assert second.get_attribute("data-cell") == many(page, "#board tr.cell")[1].get_attribute(
+        "data-cell"
+    )
     second.send_keys(Keys.ENTER)
     assert one(page, "#detail").get_attribute("open") and "cell=" in hash_of(page)
     page.switch_to.active_element.send_keys(Keys.ESCAPE)
@@ -229,7 +276,12 @@ def test_no_sideways_scrolling(page, width):
         lambda page: page.execute_script("return document.documentElement.scrollWidth") <= width
     )
     many(page, "#board tr.cell")[0].click()
-    assert page.execute_script("const d = document.getElementById('detail'); return d.scrollWidth - d.clientWidth") <= 0
+    assert (
+        page.execute_script(
+            "const d = document.getElementById('detail'); return d.scrollWidth - d.clientWidth"
+        )
+        <= 0
+    )
 
 
 def test_light_and_dark(page):
@@ -244,7 +296,10 @@ def test_light_and_dark(page):
     button.click()
     assert (button.text, paper()) == ("Theme: light", "rgb(255, 255, 255)")
     button.click()
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "light"}]})
+    page.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": "light"}]},
+    )
     assert (button.text, paper()) == ("Theme: dark", "rgb(21, 24, 27)")
     button.click()
     assert (button.text, paper()) == ("Theme: auto", "rgb(255, 255, 255)")
@@ -256,7 +311,11 @@ def test_a_paper_s_table_shows_ours_and_on_demand_all(page):
     assert table.get_attribute("id") == "fedcorr_table3"
 
     def visible(selector):
-        return [node.text for node in table.find_elements(By.CSS_SELECTOR, selector) if node.is_displayed()]
+        return [
+            node.text
+            for node in table.find_elements(By.CSS_SELECTOR, selector)
+            if node.is_displayed()
+        ]
 
     assert visible("thead th") == ["ρ=0.4", "ρ=0.8", "τ=0.5", "τ=0.5"]
     assert visible("tbody th[scope=rowgroup]") == ["FedAvg"]
@@ -272,7 +331,10 @@ def test_a_live_page_shows_what_came_since(chromium, tmp_path, frozen_conf):
     command._write([str(tmp_path / "runs")], out, 1, set())
     chromium.get("about:blank")
     chromium.get(f"{out.as_uri()}#sort=final")
-    assert one(chromium, "#summary").text.startswith("1 run ·") and one(chromium, "#live").text == "Live: every 1 s"
+    assert (
+        one(chromium, "#summary").text.startswith("1 run ·")
+        and one(chromium, "#live").text == "Live: every 1 s"
+    )
     write_grid(tmp_path / "runs", rhos=[0.4], methods=["fedavg"], seeds=[2])
     command._write([str(tmp_path / "runs")], out, 0, set())
     changed = "return document.getElementById('summary')?.textContent.startsWith('2 runs')"

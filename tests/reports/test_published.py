@@ -65,7 +65,14 @@ ANCHORS = [
 ]
 
 SWITCHES: dict[str, set[str]] = {
-    "fedcorr": {"correction", "fraction_scheduling", "proximal", "finetuning", "usual_training", "mixup"},
+    "fedcorr": {
+        "correction",
+        "fraction_scheduling",
+        "proximal",
+        "finetuning",
+        "usual_training",
+        "mixup",
+    },
     "lsg": {"sharpening", "distillation"},
     "fedcnml": {"ablation", "mu2"},
 }
@@ -83,8 +90,21 @@ SETTINGS = {
         *("budget_share", "warmup_share", "joint_epochs"),
     },
 }
-TRAIN = {f"train.{name}" for name in ("lr", "batch_size", "optimizer", "momentum", "weight_decay", "local_epochs")}
-BASELINES = ("fedavg", "fedprox", "rofl", "arfl", "jointopt", "dividemix", "symmetric_ce", "coteaching", "fedlsr")
+TRAIN = {
+    f"train.{name}"
+    for name in ("lr", "batch_size", "optimizer", "momentum", "weight_decay", "local_epochs")
+}
+BASELINES = (
+    "fedavg",
+    "fedprox",
+    "rofl",
+    "arfl",
+    "jointopt",
+    "dividemix",
+    "symmetric_ce",
+    "coteaching",
+    "fedlsr",
+)
 GROUPS = {
     "dataset": {"cifar10", "cifar100", "clothing1m", "mnist", "fashion_mnist", "imagenet100"},
     "model": {"lenet5", "cnn9", "vgg11", "resnet18", "resnet34", "resnet50"},
@@ -99,14 +119,27 @@ KEYS: dict[str, dict[str, set[str]]] = {
         "classes_per_client": {"classes"},
         "centralized": {"noise_clients"},
     },
-    "noise": {"rho_tau": {"form", "rho", "tau"}, "symmetric": {"epsilon"}, "pairwise": {"epsilon"}, "none": set()},
-    "method": {name: SWITCHES.get(name, set()) | SETTINGS.get(name, set()) for name in (*SWITCHES, *BASELINES)},
+    "noise": {
+        "rho_tau": {"form", "rho", "tau"},
+        "symmetric": {"epsilon"},
+        "pairwise": {"epsilon"},
+        "none": set(),
+    },
+    "method": {
+        name: SWITCHES.get(name, set()) | SETTINGS.get(name, set())
+        for name in (*SWITCHES, *BASELINES)
+    },
 }
 
 
 def test_all_tables_are_there():
     assert names() == tuple(TOTALS)
-    assert settings_names() == ("fedcorr_table1", "fedcorr_table7", "fedcorr_table8", "fedcnml_table1")
+    assert settings_names() == (
+        "fedcorr_table1",
+        "fedcorr_table7",
+        "fedcorr_table8",
+        "fedcnml_table1",
+    )
 
 
 @pytest.mark.parametrize("name", TOTALS)
@@ -124,7 +157,9 @@ def test_anchors(name, row, column, value, std):
 
 
 def test_dashes_say_why():
-    reasons = {name: {cell.note for cell in load(name).cells if cell.value is None} for name in names()}
+    reasons = {
+        name: {cell.note for cell in load(name).cells if cell.value is None} for name in names()
+    }
     assert {name: notes for name, notes in reasons.items() if notes} == {
         "fedcorr_table5": {"not given"},
         "fedcorr_table11": {"not reached"},
@@ -138,18 +173,32 @@ def test_every_cell_has_a_legal_configuration(name):
     table = load(name)
     for row in table.rows:
         for column in table.columns:
-            overrides = dict(override.split("=") for override in table.overrides(row.label, column.label))
+            overrides = dict(
+                override.split("=") for override in table.overrides(row.label, column.label)
+            )
             if not table.cell(row.label, column.label).method:
-                assert (name, row.name) in {("lsg_table4", "Forward"), ("lsg_table4", "Generalized CE")}
+                assert (name, row.name) in {
+                    ("lsg_table4", "Forward"),
+                    ("lsg_table4", "Generalized CE"),
+                }
                 continue
             for group, legal in GROUPS.items():
                 assert overrides[group] in legal
                 inner = {key.partition(".")[2] for key in overrides if key.startswith(f"{group}.")}
                 assert inner <= KEYS.get(group, {}).get(overrides[group], set())
             rest = {key for key in overrides if key.partition(".")[0] not in GROUPS}
-            assert rest <= {"federation.num_clients", "federation.clients_per_round", "budget.participations", *TRAIN}
-            assert (overrides["partition"] == "centralized") == (overrides["federation.num_clients"] == "1")
-            assert (overrides["partition"] == "centralized") == ("federation.clients_per_round" in overrides)
+            assert rest <= {
+                "federation.num_clients",
+                "federation.clients_per_round",
+                "budget.participations",
+                *TRAIN,
+            }
+            assert (overrides["partition"] == "centralized") == (
+                overrides["federation.num_clients"] == "1"
+            )
+            assert (overrides["partition"] == "centralized") == (
+                "federation.clients_per_round" in overrides
+            )
 
 
 def test_configuration_of_a_centralized_reference():
@@ -182,12 +231,16 @@ def test_configuration_of_a_centralized_reference():
 
 def test_a_smaller_scale_keeps_what_tells_cells_apart():
     place = ("Centralized / JointOpt", "rho=0.8 / tau=0.0")
-    paper, laptop = (load("fedcorr_table2").overrides(*place, scale) for scale in ("paper", "laptop"))
+    paper, laptop = (
+        load("fedcorr_table2").overrides(*place, scale) for scale in ("paper", "laptop")
+    )
     assert set(paper) - set(laptop) == {"model=resnet18", "method.start_after=70"}
     assert set(laptop) - set(paper) == {"method.start_after=7"}
     assert {"federation.num_clients=1", "train.lr=0.2"} <= set(laptop)
     assert "budget.participations=400" in load("lsg_table4").overrides("FL / Ours", "Test accuracy")
-    assert "budget.participations=400" not in load("lsg_table4").overrides("FL / Ours", "Test accuracy", "laptop")
+    assert "budget.participations=400" not in load("lsg_table4").overrides(
+        "FL / Ours", "Test accuracy", "laptop"
+    )
 
 
 LAMBDA_U = {"fedcorr_table2": ("0", "25"), "fedcorr_table3": ("25", "150")}
@@ -197,15 +250,22 @@ LAMBDA_U = {"fedcorr_table2": ("0", "25"), "fedcorr_table3": ("25", "150")}
 def test_settings_follow_the_noise_groups_of_the_printed_table(name):
     """Table 8 lists the levels of the low group; appendix B uses the same two groups for lambda_u."""
     table, low_levels = load(name), str(load_settings("fedcorr_table8").rows[0].values[0])
-    for row in (row for row in table.rows if row.overrides[0] in ("method=dividemix", "method=jointopt")):
+    for row in (
+        row for row in table.rows if row.overrides[0] in ("method=dividemix", "method=jointopt")
+    ):
         for column in table.columns:
             given = dict(text.split("=") for text in table.overrides(row.label, column.label))
             low = f"({given['noise.rho']}, {given['noise.tau']})" in low_levels
             if given["method"] == "dividemix":
                 oracle = given["method.lambda_u_is_oracle"]
-                assert (given["method.lambda_u"], oracle) == (LAMBDA_U[name][0 if low else 1], "true")
+                assert (given["method.lambda_u"], oracle) == (
+                    LAMBDA_U[name][0 if low else 1],
+                    "true",
+                )
             elif given["partition"] == "centralized":
-                assert (given["method.beta"], given["train.lr"]) == (("1.5", "0.1") if low else ("0.8", "0.2"))
+                assert (given["method.beta"], given["train.lr"]) == (
+                    ("1.5", "0.1") if low else ("0.8", "0.2")
+                )
             else:
                 assert "method.beta" not in given and "train.lr" not in given
 
@@ -213,14 +273,26 @@ def test_settings_follow_the_noise_groups_of_the_printed_table(name):
 @pytest.mark.parametrize("name", ["lsg_table1", "lsg_table3", "lsg_table5", "lsg_table6"])
 def test_weight_of_distillation_follows_the_noise(name):
     """LSG, Section V-A: 0.4 at symmetric 0.3 to 0.5 and pairwise 0.2 and 0.3, else 1, the default."""
-    low = {("symmetric", "0.3"), ("symmetric", "0.4"), ("symmetric", "0.5"), ("pairwise", "0.2"), ("pairwise", "0.3")}
+    low = {
+        ("symmetric", "0.3"),
+        ("symmetric", "0.4"),
+        ("symmetric", "0.5"),
+        ("pairwise", "0.2"),
+        ("pairwise", "0.3"),
+    }
     table = load(name)
     for row in table.rows:
         for column in table.columns:
             given = dict(text.split("=") for text in table.overrides(row.label, column.label))
-            expected = "0.4" if (given["noise"], given["noise.epsilon"]) in low and given["method"] == "lsg" else None
+            expected = (
+                "0.4"
+                if (given["noise"], given["noise.epsilon"]) in low and given["method"] == "lsg"
+                else None
+            )
             assert given.get("method.lambda_") == expected
-            assert given.get("method.forget_rate") == ("${noise.epsilon}" if given["method"] == "coteaching" else None)
+            assert given.get("method.forget_rate") == (
+                "${noise.epsilon}" if given["method"] == "coteaching" else None
+            )
             assert given["budget.participations"] == "1000"
 
 
@@ -246,11 +318,17 @@ def test_footnotes_know_their_cells():
     table = load("fedcorr_table5")
     notes = [note.text for note in table.footnotes if note.applies("FL", "JointOpt")]
     assert len(notes) == 3 and any(text.startswith("40 rounds") for text in notes)
-    assert not any(note.text.startswith("40 rounds") for note in table.footnotes if note.applies("FL", "FedAvg"))
+    assert not any(
+        note.text.startswith("40 rounds")
+        for note in table.footnotes
+        if note.applies("FL", "FedAvg")
+    )
 
 
 def test_metrics_and_statistics():
-    assert {name for name in names() if load(name).metric == "last10"} == {f"lsg_table{n}" for n in (1, 2, 3, 5, 6)}
+    assert {name for name in names() if load(name).metric == "last10"} == {
+        f"lsg_table{n}" for n in (1, 2, 3, 5, 6)
+    }
     targets = {name: load(name).target for name in names() if load(name).metric == "target_cost"}
     assert targets == {"fedcorr_table11": 80, "fedcorr_table12": 65, "fedcorr_table13": 50}
     assert {load(name).trials for name in names() if load(name).spread == "std"} == {5}
@@ -271,7 +349,10 @@ def test_settings_budget():
                 ("fedcorr_table7", "Rounds in stage 3"),
             )
         )
-        assert clients * stages[0] + clients * fraction * sum(stages[1:]) == rounds * clients * fraction
+        assert (
+            clients * stages[0] + clients * fraction * sum(stages[1:])
+            == rounds * clients * fraction
+        )
 
 
 def test_settings_agree_with_the_results():
@@ -281,7 +362,9 @@ def test_settings_agree_with_the_results():
             clients = settings.value("Number of clients", column.label)
             paper = [load(other) for other in names() if load(other).paper == settings.paper]
             common = [table.common for table in paper if column.overrides[0] in table.common]
-            assert common and all(f"federation.num_clients={clients}" in overrides for overrides in common)
+            assert common and all(
+                f"federation.num_clients={clients}" in overrides for overrides in common
+            )
     levels = " ".join(str(value) for value in load_settings("fedcorr_table8").rows[0].values)
     for column in load("fedcorr_table2").columns:
         rho, tau = (override.partition("=")[2] for override in column.overrides)
@@ -305,20 +388,60 @@ def folder(tmp_path, monkeypatch) -> Path:
             "Rofl,",
             "cell ('Rofl', '(0.7, 10)') where the layout has ('RoFL', '(0.7, 10)')",
         ),
-        ("fedcorr_table9.csv", 'Ours,"(0.7, 10)",fedcorr,72.73,1.02,\n', "", "cell None where the layout has ('Ours'"),
+        (
+            "fedcorr_table9.csv",
+            'Ours,"(0.7, 10)",fedcorr,72.73,1.02,\n',
+            "",
+            "cell None where the layout has ('Ours'",
+        ),
         ("fedcorr_table9.csv", ",rofl,", ",arfl,", "method 'arfl'; the layout says 'rofl'"),
         ("fedcorr_table9.csv", "59.31,4.14", "59.31,", "std None; spread is 'std'"),
         ("fedcorr_table9.csv", "59.31", "5931", "value 5931.0; accuracies are 0 to 100"),
         ("fedcorr_table9.csv", "59.31,4.14", ",", "no value and no note"),
         ("fedcorr_table13.csv", "135,,1.4", "135,,", "ratio None; ratio_to is 'Ours'"),
-        ("fedcorr_table9.yaml", "metric: best", "metric: worst", "metric 'worst'; one of best, last10, target_cost"),
-        ("fedcorr_table13.yaml", "target: 50", "target: null", "target None; only metric target_cost has one"),
+        (
+            "fedcorr_table9.yaml",
+            "metric: best",
+            "metric: worst",
+            "metric 'worst'; one of best, last10, target_cost",
+        ),
+        (
+            "fedcorr_table13.yaml",
+            "target: 50",
+            "target: null",
+            "target None; only metric target_cost has one",
+        ),
         ("fedcorr_table9.yaml", "scale:", "size:", "unknown key 'size'; one of also, "),
-        ("fedcorr_table9.yaml", "kind: least_difference", "kind: most", "claim 'most'; one of least_difference"),
-        ("fedcorr_table9.yaml", "of: Ours", "of: Theirs", "row 'Theirs' does not exist; one of FedAvg, "),
-        ("fedcorr_table5.yaml", "columns: [JointOpt, Dividemix]", "columns: [JoinOpt]", "no cell ('FL', 'JoinOpt')"),
-        ("fedcorr_table9.yaml", "{rows: [DivideMix]", "{rows: [Dividemix]", "row 'Dividemix' does not exist; one of "),
-        ("fedcorr_table2.yaml", "scale: laptop", "scale: lap", "scale of also 'lap'; one of paper, laptop, smoke"),
+        (
+            "fedcorr_table9.yaml",
+            "kind: least_difference",
+            "kind: most",
+            "claim 'most'; one of least_difference",
+        ),
+        (
+            "fedcorr_table9.yaml",
+            "of: Ours",
+            "of: Theirs",
+            "row 'Theirs' does not exist; one of FedAvg, ",
+        ),
+        (
+            "fedcorr_table5.yaml",
+            "columns: [JointOpt, Dividemix]",
+            "columns: [JoinOpt]",
+            "no cell ('FL', 'JoinOpt')",
+        ),
+        (
+            "fedcorr_table9.yaml",
+            "{rows: [DivideMix]",
+            "{rows: [Dividemix]",
+            "row 'Dividemix' does not exist; one of ",
+        ),
+        (
+            "fedcorr_table2.yaml",
+            "scale: laptop",
+            "scale: lap",
+            "scale of also 'lap'; one of paper, laptop, smoke",
+        ),
     ],
 )
 def test_broken_files_are_refused_in_one_line(folder, file, old, new, message):
@@ -332,9 +455,13 @@ def test_broken_files_are_refused_in_one_line(folder, file, old, new, message):
 
 
 def test_unknown_names_list_the_legal_ones():
-    with pytest.raises(ValueError, match=r"'fedcorr_table1' does not exist; one of fedcorr_table2, "):
+    with pytest.raises(
+        ValueError, match=r"'fedcorr_table1' does not exist; one of fedcorr_table2, "
+    ):
         load("fedcorr_table1")
-    with pytest.raises(ValueError, match=r"'fedcorr_table2' does not exist; one of fedcorr_table1, "):
+    with pytest.raises(
+        ValueError, match=r"'fedcorr_table2' does not exist; one of fedcorr_table1, "
+    ):
         load_settings("fedcorr_table2")
     with pytest.raises(ValueError, match=r"no value \('Momentum', 'CIFAR-10'\)"):
         load_settings("fedcorr_table7").value("Momentum", "CIFAR-10")

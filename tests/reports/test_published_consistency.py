@@ -27,7 +27,10 @@ FINDINGS = {
 
 def with_cell(table: PublishedTable, row: str, column: str, **change: Any) -> PublishedTable:
     wanted = table.cell(row, column)
-    return replace(table, cells=tuple(replace(cell, **change) if cell is wanted else cell for cell in table.cells))
+    return replace(
+        table,
+        cells=tuple(replace(cell, **change) if cell is wanted else cell for cell in table.cells),
+    )
 
 
 def new_findings(table: PublishedTable) -> list[Finding]:
@@ -44,7 +47,10 @@ def test_findings_are_exactly_the_known_ones():
 
 def test_six_differences_divided_by_five():
     messages = [
-        f.message for name in ("fedcnml_table3", "fedcnml_table4") for f in checks(load(name)) if f.kind == "claim"
+        f.message
+        for name in ("fedcnml_table3", "fedcnml_table4")
+        for f in checks(load(name))
+        if f.kind == "claim"
     ]
     assert len(messages) == 4
     assert all("the 6 differences" in message and "divided by 5" in message for message in messages)
@@ -52,7 +58,11 @@ def test_six_differences_divided_by_five():
 
 def test_no_misprint_is_written_into_the_data():
     """What should have been printed is computed: no file of the table holds it."""
-    for name, expected in (("fedcorr_table11", "140"), ("lsg_table1", "98.98"), ("fedcnml_table4", "75.58")):
+    for name, expected in (
+        ("fedcorr_table11", "140"),
+        ("lsg_table1", "98.98"),
+        ("fedcnml_table4", "75.58"),
+    ):
         table = load(name)
         misprinted = next(f for f in checks(table) if f.kind in ("ratio", "average", "repeat"))
         assert table.cell(misprinted.row, misprinted.column).note == ""
@@ -81,9 +91,15 @@ def test_any_wrong_cost_or_ratio_is_found():
         table = load(name)
         for cell in table.cells:
             if cell.ratio is not None and cell.value is not None:
-                found = new_findings(with_cell(table, cell.row, cell.column, ratio=cell.ratio + 0.2))
-                assert [(f.row, f.column, f.expected) for f in found] == [(cell.row, cell.column, cell.ratio)]
-                found = new_findings(with_cell(table, cell.row, cell.column, value=cell.value * 1.1))
+                found = new_findings(
+                    with_cell(table, cell.row, cell.column, ratio=cell.ratio + 0.2)
+                )
+                assert [(f.row, f.column, f.expected) for f in found] == [
+                    (cell.row, cell.column, cell.ratio)
+                ]
+                found = new_findings(
+                    with_cell(table, cell.row, cell.column, value=cell.value * 1.1)
+                )
                 assert [(f.row, f.column) for f in found] == [(cell.row, cell.column)]
 
 
@@ -102,7 +118,11 @@ def test_any_wrong_cost_or_ratio_is_found():
 )
 def test_a_repeated_value_that_differs_is_found(name, row, column, source):
     value = load(name).cell(row, column).value or 0.0
-    found = [f for f in new_findings(with_cell(load(name), row, column, value=value + 0.1)) if f.kind == "repeat"]
+    found = [
+        f
+        for f in new_findings(with_cell(load(name), row, column, value=value + 0.1))
+        if f.kind == "repeat"
+    ]
     assert [(f.row, f.column, f.expected) for f in found] == [(row, column, value)]
     assert source in found[0].message
 
@@ -119,7 +139,9 @@ def test_an_earlier_paper_is_not_judged_by_a_later_quotation():
 def test_dashes_agree_with_the_best_accuracies():
     cost = load("fedcorr_table11")
     found = new_findings(with_cell(cost, "FedAvg", "rho=0.6 / tau=0.5", value=None, ratio=None))
-    assert [(f.kind, f.row) for f in found] == [("reached", "FedAvg")] and "81.22" in found[0].message
+    assert [(f.kind, f.row) for f in found] == [("reached", "FedAvg")] and "81.22" in found[
+        0
+    ].message
     found = new_findings(with_cell(cost, "ARFL", "rho=0.8 / tau=0.5", value=510.0, ratio=1.0))
     assert ("reached", "ARFL") in {(f.kind, f.row) for f in found}
 

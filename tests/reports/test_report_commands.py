@@ -16,8 +16,16 @@ ROOT = HERE.parents[1]
 @pytest.mark.parametrize(
     ("command", "arguments", "line"),
     [
-        (build, ["tabel=all"], "tabel is not a key; did you mean table?; legal: table, runs, out, scale"),
-        (build, ["fedcorr_table2"], "'fedcorr_table2' is not key=value; legal keys: table, runs, out, scale"),
+        (
+            build,
+            ["tabel=all"],
+            "tabel is not a key; did you mean table?; legal: table, runs, out, scale",
+        ),
+        (
+            build,
+            ["fedcorr_table2"],
+            "'fedcorr_table2' is not key=value; legal keys: table, runs, out, scale",
+        ),
         (build, ["noise.rho=0.4"], "noise.rho is not a key; legal: table, runs, out, scale"),
         (
             build,
@@ -27,10 +35,22 @@ ROOT = HERE.parents[1]
         (build, ["table="], "table= is not legal; legal: all, fedcorr_table2, "),
         (build, ["scale=huge"], "scale=huge is not legal; legal: all, paper, laptop, smoke"),
         (build, ["runs="], "runs= is empty; legal: one or more folders, separated by commas"),
-        (build, ["runs=/nowhere", "table=fedcorr_table9", "out=/dev/null/x"], "/dev/null/x/paper: Not a directory"),
-        (compare, ["bse=1"], "bse is not a key; legal: runs, rows, cols, metric, baseline, scale, out"),
+        (
+            build,
+            ["runs=/nowhere", "table=fedcorr_table9", "out=/dev/null/x"],
+            "/dev/null/x/paper: Not a directory",
+        ),
+        (
+            compare,
+            ["bse=1"],
+            "bse is not a key; legal: runs, rows, cols, metric, baseline, scale, out",
+        ),
         (compare, ["runs=/nowhere"], "no finished run below /nowhere"),
-        (compare, [GOOD], "runs of scales laptop, paper, smoke are not comparable; pick one with scale=laptop"),
+        (
+            compare,
+            [GOOD],
+            "runs of scales laptop, paper, smoke are not comparable; pick one with scale=laptop",
+        ),
         (compare, [GOOD, "scale=smal"], "scale=smal: no run has it; present: laptop, paper, smoke"),
         (
             compare,
@@ -52,7 +72,11 @@ ROOT = HERE.parents[1]
             [GOOD, "scale=laptop", "rows=noise.rho"],
             "rows=noise.rho and cols=noise.rho are the same; legal: two different keys",
         ),
-        (compare, [GOOD, "scale=laptop", "noise.tau=0.3"], "noise.tau=0.3: no run has it; present: 0, 0.5"),
+        (
+            compare,
+            [GOOD, "scale=laptop", "noise.tau=0.3"],
+            "noise.tau=0.3: no run has it; present: 0, 0.5",
+        ),
         (
             compare,
             [GOOD, "scale=paper", "train.lr=0.01", "baseline=lsg"],
@@ -83,19 +107,34 @@ def test_nothing_ran(capsys, tmp_path):
         "no finished run below /nowhere: every table has dashes on our side",
     ]
     assert said.out == f"fedcorr_table9 paper: 0 of 7 cells -> {tmp_path}/paper/fedcorr_table9.*\n"
-    assert "| FedAvg | reproduced | – |" in (tmp_path / "paper" / "fedcorr_table9.md").read_text(encoding="utf-8")
+    assert "| FedAvg | reproduced | – |" in (tmp_path / "paper" / "fedcorr_table9.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_scale_that_is_asked_for_is_built(frozen_conf, capsys, tmp_path):
     assert build.main([GOOD, "table=fedcorr_table9", "scale=smoke", f"out={tmp_path}"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["smoke"]
-    assert "fedcorr_table9: cell (RoFL, (0.7, 10)) not configured: method=rofl: conf/method has no rofl.yaml" in capsys.readouterr().err
+    assert (
+        "fedcorr_table9: cell (RoFL, (0.7, 10)) not configured: method=rofl: conf/method has no rofl.yaml"
+        in capsys.readouterr().err
+    )
 
 
-def test_near_misses_are_said_though_no_table_is_written_for_their_scale(write_run, capsys, tmp_path):
-    write_run("dataset=cifar100", "method=fedavg", "noise.form=official", "noise.rho=0.4", "noise.tau=0.5")
-    assert build.main([f"runs={tmp_path / 'runs'}", "table=fedcorr_table3", f"out={tmp_path / 'out'}"]) == 0
-    assert "fedcorr_table3 at scale laptop: 1 run left out for partition.form=plain (cell: official)" in capsys.readouterr().err
+def test_near_misses_are_said_though_no_table_is_written_for_their_scale(
+    write_run, capsys, tmp_path
+):
+    write_run(
+        "dataset=cifar100", "method=fedavg", "noise.form=official", "noise.rho=0.4", "noise.tau=0.5"
+    )
+    assert (
+        build.main([f"runs={tmp_path / 'runs'}", "table=fedcorr_table3", f"out={tmp_path / 'out'}"])
+        == 0
+    )
+    assert (
+        "fedcorr_table3 at scale laptop: 1 run left out for partition.form=plain (cell: official)"
+        in capsys.readouterr().err
+    )
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["paper"]
 
 
@@ -110,9 +149,22 @@ def test_metrics_of_which_less_is_better(write_run, capsys, tmp_path):
     write_run("dataset=cifar100", "method=fedavg", cost={"participations": 100})
     write_run("dataset=cifar100", "method=fedprox", cost={"participations": 50})
     out = tmp_path / "table.md"
-    assert compare.main([f"runs={tmp_path / 'runs'}", "metric=cost.participations", "baseline=fedavg", f"out={out}"]) == 0
+    assert (
+        compare.main(
+            [
+                f"runs={tmp_path / 'runs'}",
+                "metric=cost.participations",
+                "baseline=fedavg",
+                f"out={out}",
+            ]
+        )
+        == 0
+    )
     text = out.read_text(encoding="utf-8")
-    assert "| fedprox | 1.00 |\n| fedavg | 2.00 |" in text and "| fedprox | 0.6 | -50 | – | 1 | 1 | 1 |" in text
+    assert (
+        "| fedprox | 1.00 |\n| fedavg | 2.00 |" in text
+        and "| fedprox | 0.6 | -50 | – | 1 | 1 | 1 |" in text
+    )
 
 
 def test_numbers_are_ordered_by_size_and_null_is_last(write_run, capsys, tmp_path):
@@ -120,7 +172,9 @@ def test_numbers_are_ordered_by_size_and_null_is_last(write_run, capsys, tmp_pat
         write_run("dataset=cifar100", noise)
     write_run("dataset=cifar100", "noise=symmetric")
     assert compare.main([f"runs={tmp_path / 'runs'}", f"out={tmp_path / 'x.md'}"]) == 0
-    assert (tmp_path / "x.md").read_text(encoding="utf-8").splitlines()[2] == "| method.name \\ noise.rho | 0.05 | 0.4 | 1 | null |"
+    assert (tmp_path / "x.md").read_text(encoding="utf-8").splitlines()[
+        2
+    ] == "| method.name \\ noise.rho | 0.05 | 0.4 | 1 | null |"
 
 
 def test_reports_need_no_torch_and_no_method():
@@ -129,4 +183,9 @@ def test_reports_need_no_torch_and_no_method():
         "reports.build.main(['runs=/nowhere', 'table=fedcorr_table9', 'out=/dev/null/x']);"
         "sys.exit(any(name in sys.modules for name in ('torch', 'methods', 'benchmarks.runner')))"
     )
-    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, capture_output=True).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, check=False, capture_output=True
+        ).returncode
+        == 0
+    )

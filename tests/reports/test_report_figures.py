@@ -45,7 +45,9 @@ FEDCORR = GOOD / "fedcorr-iid-s1"
 def write(tmp_path: Path) -> Callable[..., Path]:
     """write("lsg", best=0.5, **{"method.lambda_": 0.2}) -> folder of a run like fedcorr-iid-s1 with other keys."""
 
-    def run(method: str, best: float = 0.5, journal: list[dict[str, Any]] | None = None, **keys: Any) -> Path:
+    def run(
+        method: str, best: float = 0.5, journal: list[dict[str, Any]] | None = None, **keys: Any
+    ) -> Path:
         folder = tmp_path / "runs" / f"{method}-{len(list(tmp_path.glob('runs/*'))):03d}"
         shutil.copytree(FEDCORR, folder)
         record = json.loads((FEDCORR / "record.json").read_text())
@@ -57,7 +59,9 @@ def write(tmp_path: Path) -> Callable[..., Path]:
             record["config"].setdefault(section, {})[name] = value
         (folder / "record.json").write_text(json.dumps(record))
         if journal is not None:
-            (folder / "journal.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in journal))
+            (folder / "journal.jsonl").write_text(
+                "".join(json.dumps(entry) + "\n" for entry in journal)
+            )
         return folder
 
     return run
@@ -70,7 +74,12 @@ def rows(tmp_path: Path) -> list[dict[str, Any]]:
 def test_partition_in_either_order():
     scene = read_scene(FEDCORR)
     assert partition_counts(scene).sum(axis=1).tolist() == [10, 10, 20, 5]
-    assert partition_counts(scene, by_size=True).tolist() == [[0, 5, 0], [4, 3, 3], [2, 4, 4], [10, 0, 10]]
+    assert partition_counts(scene, by_size=True).tolist() == [
+        [0, 5, 0],
+        [4, 3, 3],
+        [2, 4, 4],
+        [10, 0, 10],
+    ]
 
 
 def test_transitions_are_shares_of_the_true_class():
@@ -99,7 +108,9 @@ def test_fitted_mixture():
     """Two tight groups, a quarter of the values in the upper one; the fit adds 1e-6 to the variances of 1 and 4."""
     values = np.array([9.0, 11.0, 9.0, 11.0, 9.0, 11.0, 98.0, 102.0])
     fit = fitted_mixture(values, seed=1)
-    assert fit["means"] == pytest.approx([10, 100]) and fit["weights"] == pytest.approx([0.75, 0.25])
+    assert fit["means"] == pytest.approx([10, 100]) and fit["weights"] == pytest.approx(
+        [0.75, 0.25]
+    )
     assert fit["variances"] == pytest.approx([1, 4], rel=1e-4)
     assert fitted_mixture(np.full(5, 3.0), seed=1)["variances"].tolist() == [0, 0]
 
@@ -108,7 +119,9 @@ def test_estimated_beside_true_noise():
     """The last iteration took clients 1, 2 and 3 for noisy; 3 is clean. In order of true noise: 0, 3, 1, 2."""
     told = noise_estimate(read_journal(FEDCORR), read_scene(FEDCORR))
     assert told.clients.tolist() == [0, 3, 1, 2]
-    assert told.before == pytest.approx([0, 0, 40, 70]) and told.estimated == pytest.approx([0, 40, 20, 50])
+    assert told.before == pytest.approx([0, 0, 40, 70]) and told.estimated == pytest.approx(
+        [0, 40, 20, 50]
+    )
     assert told.after == pytest.approx([0, 20, 10, 40])
     assert (told.found, told.noisy, told.mistaken) == (2, 2, 1)
     assert told.detection == {1: [2, 0, 1, 7], 2: [9, 1, 2, 8], 3: [0, 2, 0, 3]}
@@ -132,7 +145,9 @@ def test_label_confusions_after_each_stage():
 
 
 def test_stages_of_a_curve():
-    curve = pd.DataFrame({"stage": ["a", "a", "b"], "participations": [10, 20, 25], "accuracy": [0.1, 0.2, 0.3]})
+    curve = pd.DataFrame(
+        {"stage": ["a", "a", "b"], "participations": [10, 20, 25], "accuracy": [0.1, 0.2, 0.3]}
+    )
     assert stage_ends(curve) == [("a", 20), ("b", 25)]
 
 
@@ -178,16 +193,27 @@ def test_variants_are_named_by_what_is_unusual(write, tmp_path):
     write("fedcorr", **{"method.mixup": True, "method.pi": 0.5})
     write("fedcorr", **{"method.mixup": False, "method.pi": 0.5})
     write("fedcorr", **{"method.mixup": True, "method.pi": 0.9})
-    assert select.variants(rows(tmp_path)) == ["fedavg", "fedcorr", "fedcorr mixup=false", "fedcorr pi=0.9"]
+    assert select.variants(rows(tmp_path)) == [
+        "fedavg",
+        "fedcorr",
+        "fedcorr mixup=false",
+        "fedcorr pi=0.9",
+    ]
     write("fedavg", **{"train.lr": 0.1})
-    assert select.variants(rows(tmp_path))[:2] == ["fedavg lr=0.01", "fedavg lr=0.1"], "no majority: both say it"
+    assert select.variants(rows(tmp_path))[:2] == ["fedavg lr=0.01", "fedavg lr=0.1"], (
+        "no majority: both say it"
+    )
 
 
 def test_the_nearest_run_is_of_the_paper_and_whole(write, tmp_path):
     write("fedcorr", **{"dataset.name": "cifar10", "noise.rho": 0.6, "method.finetuning": False})
     write("fedcorr", **{"dataset.name": "cifar10", "noise.rho": 0.8, "method.finetuning": True})
     assert select.nearest(rows(tmp_path))["run_id"] == "fedcorr-000", "the setting comes first"
-    write("fedcorr", seed=2, **{"dataset.name": "cifar10", "noise.rho": 0.6, "method.finetuning": True})
+    write(
+        "fedcorr",
+        seed=2,
+        **{"dataset.name": "cifar10", "noise.rho": 0.6, "method.finetuning": True},
+    )
     assert select.nearest(rows(tmp_path))["run_id"] == "fedcorr-002"
 
 
@@ -203,7 +229,9 @@ def test_combinations_need_both_halves(write, tmp_path):
     assert names == {("feddyn", False): ["fedcorr-000"], ("feddyn", True): ["feddyn-003"]}
 
 
-@pytest.mark.parametrize("name", ["fedcorr_figure3", "fedcorr_figure7", "fedcorr_figure8", "critical_difference"])
+@pytest.mark.parametrize(
+    "name", ["fedcorr_figure3", "fedcorr_figure7", "fedcorr_figure8", "critical_difference"]
+)
 def test_frozen_records_are_drawn(name, tmp_path, capsys):
     assert main([f"figure={name}", f"runs={GOOD}", f"out={tmp_path}", "scale=laptop"]) == 0
     assert capsys.readouterr().out == f"{name} laptop -> {tmp_path}/laptop/{name}.png, .pdf\n"
@@ -215,7 +243,11 @@ def test_every_figure_is_drawn_when_its_runs_are_there(write, tmp_path, capsys):
     journal = [{"stage": "scoring", "eta": [3, 0, 0, 2]}]
     for level in (0.2, 0.4):
         write("fedcnml", journal=journal, **{"noise.rho": level})
-        write("lsg", best=level, **{"method.lambda_": level, "noise.name": "symmetric", "noise.epsilon": 0.4})
+        write(
+            "lsg",
+            best=level,
+            **{"method.lambda_": level, "noise.name": "symmetric", "noise.epsilon": 0.4},
+        )
         for best, method in ((level, "fedavg"), (level + 0.1, "feddyn")):
             write(method, best=best, **{"noise.rho": level})
         write("fedcorr", **{"method.final": "feddyn", "noise.rho": level})
@@ -251,12 +283,24 @@ def test_a_missing_scene_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["figure=fedcorr_figur3"], "figure=fedcorr_figur3 is not legal; did you mean fedcorr_figure3?; legal: all, "),
-        (["figures=all"], "figures is not a key; did you mean figure?; legal: figure, runs, out, scale"),
+        (
+            ["figure=fedcorr_figur3"],
+            "figure=fedcorr_figur3 is not legal; did you mean fedcorr_figure3?; legal: all, ",
+        ),
+        (
+            ["figures=all"],
+            "figures is not a key; did you mean figure?; legal: figure, runs, out, scale",
+        ),
         (["scale=huge"], "scale=huge is not legal; legal: all, paper, laptop, smoke"),
         (["runs=/nowhere"], "no finished run below /nowhere"),
-        ([f"runs={GOOD}", "noise.ro=0.4"], "noise.ro: no run has this key; did you mean noise.rho?; legal: "),
-        ([f"runs={GOOD}", "figure=fedcorr_figure3", "out=/dev/null/x"], "/dev/null/x/laptop: Not a directory"),
+        (
+            [f"runs={GOOD}", "noise.ro=0.4"],
+            "noise.ro: no run has this key; did you mean noise.rho?; legal: ",
+        ),
+        (
+            [f"runs={GOOD}", "figure=fedcorr_figure3", "out=/dev/null/x"],
+            "/dev/null/x/laptop: Not a directory",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(capsys, arguments, line):
@@ -274,7 +318,9 @@ def test_pictures_of_one_run_are_those_that_its_files_allow(write: Callable[...,
     folder = write("fedcorr")
     record = json.loads((folder / "record.json").read_text())
     assert all(png.startswith(b"\x89PNG") for png in pictures(folder).values())
-    (folder / "record.json").write_text(json.dumps(record | {"confusion": [[3, 1, 0], [0, 4, 0], [1, 1, 2]]}))
+    (folder / "record.json").write_text(
+        json.dumps(record | {"confusion": [[3, 1, 0], [0, 4, 0], [1, 1, 2]]})
+    )
     assert set(pictures(folder)) == {"partition", "lid_mixture", "confusion"}
     (folder / "record.json").write_text(json.dumps(record | {"confusion": []}))
     assert set(pictures(folder)) == {"partition", "lid_mixture"}

@@ -23,7 +23,11 @@ def test_one_row_per_run():
         "fedprox",
         1.0,
     )
-    assert (row["summary.best"], row["cost.participations"], row["scene.hash"]) == (0.46, 500, "bern-laptop-2")
+    assert (row["summary.best"], row["cost.participations"], row["scene.hash"]) == (
+        0.46,
+        500,
+        "bern-laptop-2",
+    )
     assert row["folder"] == RECORDS / "good" / "fedprox-noniid-s2"
     assert row["config"]["noise"]["classes"] is None
 
@@ -37,7 +41,8 @@ def test_lost_runs_are_kept_apart():
 def test_every_bad_record_has_its_line():
     runs = load([RECORDS / "bad"])
     said = {
-        Path(line.split(":")[0].split(" is ")[0]).relative_to(RECORDS / "bad").parts[0]: line for line in runs.warnings
+        Path(line.split(":")[0].split(" is ")[0]).relative_to(RECORDS / "bad").parts[0]: line
+        for line in runs.warnings
     }
     assert set(said) == {
         "bad-failed",
@@ -77,7 +82,9 @@ def test_misshapen_records(tmp_path, change, reason):
     record = json.loads((RECORDS / "good" / "fedavg-noniid-s1" / "record.json").read_text())
     (tmp_path / "record.json").write_text(json.dumps(record | change))
     runs = load([tmp_path])
-    assert len(runs.done) == 0 and runs.warnings == (f"{tmp_path / 'record.json'}: damaged ({reason}); left out",)
+    assert len(runs.done) == 0 and runs.warnings == (
+        f"{tmp_path / 'record.json'}: damaged ({reason}); left out",
+    )
 
 
 def test_a_copied_run_counts_once(tmp_path):

@@ -32,18 +32,31 @@ def collected(write_run, tmp_path):
 
 def test_single_values_are_set_after_the_groups(frozen_conf):
     config = configured(
-        ("method=fedcorr", "dataset=cifar100", "noise.rho=0.8", "partition=bernoulli_dirichlet", "partition.alpha=1"),
+        (
+            "method=fedcorr",
+            "dataset=cifar100",
+            "noise.rho=0.8",
+            "partition=bernoulli_dirichlet",
+            "partition.alpha=1",
+        ),
         "paper",
     )
     assert (config["method.iterations"], config["method.theta"]) == (10, 0.5)
-    assert (config["noise.rho"], config["noise.tau"], config["partition.alpha"], config["partition.p"]) == (
+    assert (
+        config["noise.rho"],
+        config["noise.tau"],
+        config["partition.alpha"],
+        config["partition.p"],
+    ) == (
         0.8,
         0.5,
         1,
         0.7,
     )
     assert (config["model.name"], config["budget.participations"]) == ("resnet34", 5000)
-    assert configured(("dataset=cifar100",), "laptop")["noise.rho"] == 0.6  # nothing is left of the call before
+    assert (
+        configured(("dataset=cifar100",), "laptop")["noise.rho"] == 0.6
+    )  # nothing is left of the call before
 
 
 @pytest.mark.parametrize(
@@ -79,11 +92,19 @@ def test_the_paper_scale_may_not(write_run, collected):
     write_run(*NONIID, "method=fedavg", scale="paper", seed=1)
     write_run(*NONIID, "method=fedavg", "budget.participations=77", scale="paper", seed=2)
     results = collected("fedcorr_table9", "paper")
-    assert results.cells["FedAvg", CELL].values == {1: 50.0} and not results.cells["FedAvg", CELL].notes
-    assert "fedcorr_table9 at scale paper: 1 run left out for budget.participations=77 (cell: 5000)" in results.warnings
+    assert (
+        results.cells["FedAvg", CELL].values == {1: 50.0}
+        and not results.cells["FedAvg", CELL].notes
+    )
+    assert (
+        "fedcorr_table9 at scale paper: 1 run left out for budget.participations=77 (cell: 5000)"
+        in results.warnings
+    )
 
 
-@pytest.mark.parametrize("change", ["method.mu=0.5", "partition.form=plain", "noise.form=plain", "noise.classes=10"])
+@pytest.mark.parametrize(
+    "change", ["method.mu=0.5", "partition.form=plain", "noise.form=plain", "noise.classes=10"]
+)
 def test_a_near_miss_is_named(write_run, collected, change):
     write_run(*NONIID, "method=fedprox", change)
     results = collected("fedcorr_table9", "laptop")
@@ -100,7 +121,10 @@ def test_a_run_of_another_column_is_no_near_miss(write_run, collected):
 def test_scales_never_share_a_cell(write_run, collected):
     for seed, scale in enumerate(("paper", "laptop", "smoke")):
         write_run(*NONIID, "method=fedavg", scale=scale, seed=seed, best=seed / 10)
-    values = [collected("fedcorr_table9", scale).cells["FedAvg", CELL].values for scale in ("paper", "laptop", "smoke")]
+    values = [
+        collected("fedcorr_table9", scale).cells["FedAvg", CELL].values
+        for scale in ("paper", "laptop", "smoke")
+    ]
     assert values == [{0: 0.0}, {1: 10.0}, {2: 20.0}]
 
 
@@ -111,7 +135,10 @@ def test_worlds_never_share_a_cell(write_run, collected):
     write_run(*NONIID, "method=fedavg", seed=1, best=0.4)
     cell = collected("fedcorr_table9", "laptop").cells["FedAvg", CELL]
     assert cell.values == {1: 40.0}
-    assert cell.notes[-1] == "Not counted: 3 run(s) of the cell with another network, training or budget."
+    assert (
+        cell.notes[-1]
+        == "Not counted: 3 run(s) of the cell with another network, training or budget."
+    )
 
 
 def test_networks_are_told_apart_where_a_table_compares_them(write_run, collected):
@@ -119,9 +146,16 @@ def test_networks_are_told_apart_where_a_table_compares_them(write_run, collecte
     common = ("dataset=cifar10", "method=fedcorr", *forms, "noise.rho=0.4", "noise.tau=0.5")
     write_run(*common, "model=resnet18", best=0.9)
     write_run(*common, "model=lenet5", "train.lr=0.003", best=0.6)
-    write_run(*common, "model=lenet5", best=0.1)  # the learning rate of the other networks: no cell of the table
-    found = {place: cell.value for place, cell in collected("fedcorr_table10", "laptop").cells.items()}
-    assert found == {("ResNet-18", "rho=0.4 / tau=0.5"): 90.0, ("LeNet-5", "rho=0.4 / tau=0.5"): 60.0}
+    write_run(
+        *common, "model=lenet5", best=0.1
+    )  # the learning rate of the other networks: no cell of the table
+    found = {
+        place: cell.value for place, cell in collected("fedcorr_table10", "laptop").cells.items()
+    }
+    assert found == {
+        ("ResNet-18", "rho=0.4 / tau=0.5"): 90.0,
+        ("LeNet-5", "rho=0.4 / tau=0.5"): 60.0,
+    }
 
 
 def test_averages_take_the_seeds_that_all_columns_have(write_run, collected):
@@ -129,7 +163,9 @@ def test_averages_take_the_seeds_that_all_columns_have(write_run, collected):
     table = published("lsg_table1")
     for index, column in enumerate(table.columns):
         for seed in (1, 2) if index < 7 else (1,):
-            write_run(*table.overrides("MNIST / FedAvg", column.label), seed=seed, best=(index + 1) / 10)
+            write_run(
+                *table.overrides("MNIST / FedAvg", column.label), seed=seed, best=(index + 1) / 10
+            )
     cell = collected("lsg_table1", "laptop").cells["MNIST / FedAvg", "Avg."]
     assert cell.values == {1: pytest.approx(45.0)}
     assert ("MNIST / Ours", "Avg.") not in collected("lsg_table1", "laptop").cells

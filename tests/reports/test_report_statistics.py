@@ -45,7 +45,9 @@ def test_bootstrap_interval_of_two_values():
 def test_bootstrap_is_seeded():
     values = [0.1, 0.5, 0.7, 1.9]
     assert bootstrap_interval(values) == bootstrap_interval(values)
-    assert bootstrap_interval(values, resamples=100, seed=1) != bootstrap_interval(values, resamples=100, seed=2)
+    assert bootstrap_interval(values, resamples=100, seed=1) != bootstrap_interval(
+        values, resamples=100, seed=2
+    )
 
 
 def test_pairs_need_the_same_seed_and_scene():
@@ -98,7 +100,11 @@ def test_sign_flip_test_of_many_pairs_is_sampled_and_seeded():
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=10))
 def test_least_p_is_reached_when_all_signs_agree(differences):
-    assert sign_test(differences) == smallest_p(len(differences)) == pytest.approx(sign_flip_test(differences))
+    assert (
+        sign_test(differences)
+        == smallest_p(len(differences))
+        == pytest.approx(sign_flip_test(differences))
+    )
 
 
 def test_words():
@@ -106,7 +112,10 @@ def test_words():
     assert pairs_needed() == 6
     assert verdict([]) == "nothing to compare: no seed is paired"
     assert verdict([1.0]) == "too few seeds to tell: 1 pair cannot give a p below 1, 6 are needed"
-    assert verdict([1.0, 2.0, 3.0]) == "too few seeds to tell: 3 pairs cannot give a p below 0.25, 6 are needed"
+    assert (
+        verdict([1.0, 2.0, 3.0])
+        == "too few seeds to tell: 3 pairs cannot give a p below 0.25, 6 are needed"
+    )
     assert verdict([1, 2, 3, 4, 5, 6]) == "higher than the baseline (p = 0.031, 6 pairs)"
     assert verdict([-1, -2, -3, -4, -5, -6]) == "lower than the baseline (p = 0.031, 6 pairs)"
     assert verdict([1, -1, 1, -1, 1, -1]) == "no difference shown (p = 1, 6 pairs)"
@@ -140,7 +149,9 @@ def test_ranks_without_a_test():
     assert ranking([[1, 1], [2, 2]]).chi_square is None
 
 
-@pytest.mark.parametrize(("methods", "q"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)])
+@pytest.mark.parametrize(
+    ("methods", "q"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)]
+)
 def test_critical_difference_against_the_printed_values(methods, q):
     """Demsar 2006, Table 5(a), alpha 0.05; with 14 cells and 4 methods his section 3.2.2 has 1.25."""
     cells = 6

@@ -38,16 +38,24 @@ def nothing(name: str) -> Results:
 @pytest.fixture
 def built(frozen_conf, tmp_path):
     code = build.main(
-        [f"runs={HERE / 'records' / 'good'}", f"out={tmp_path}", "table=fedcorr_table7,fedcorr_table9,fedcorr_table13"]
+        [
+            f"runs={HERE / 'records' / 'good'}",
+            f"out={tmp_path}",
+            "table=fedcorr_table7,fedcorr_table9,fedcorr_table13",
+        ]
     )
     assert code == 0
     return tmp_path
 
 
-@pytest.mark.parametrize("file", sorted(path.relative_to(GOLDEN) for path in GOLDEN.rglob("*_table*")), ids=str)
+@pytest.mark.parametrize(
+    "file", sorted(path.relative_to(GOLDEN) for path in GOLDEN.rglob("*_table*")), ids=str
+)
 def test_golden(built, file):
     new, old = built / file, GOLDEN / file
-    assert new.read_text(encoding="utf-8") == old.read_text(encoding="utf-8"), f"{file} has changed; see {new}"
+    assert new.read_text(encoding="utf-8") == old.read_text(encoding="utf-8"), (
+        f"{file} has changed; see {new}"
+    )
 
 
 def test_golden_files_are_all_that_is_written(built):
@@ -65,7 +73,9 @@ def test_golden_comparison(capsys, tmp_path):
         "method.mu=1",
     ]
     assert compare.main([*arguments, f"out={tmp_path / 'compare.md'}"]) == 0
-    assert (tmp_path / "compare.md").read_text(encoding="utf-8") == (GOLDEN / "compare.md").read_text(encoding="utf-8")
+    assert (tmp_path / "compare.md").read_text(encoding="utf-8") == (
+        GOLDEN / "compare.md"
+    ).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", names())
@@ -77,11 +87,15 @@ def test_every_table_is_rectangular_and_has_all_printed_numbers(name):
     for line in latex(text).splitlines():
         if line.endswith(r"\\") and "multicolumn" not in line:
             assert len(re.findall(r"(?<!\\)&", line)) == 1 + len(table.column_labels)
-    printed = [entry.text for line in text.lines if line.kind == "published" for entry in line.entries]
+    printed = [
+        entry.text for line in text.lines if line.kind == "published" for entry in line.entries
+    ]
     decimals = 0 if table.metric == "target_cost" else 2
     for cell, entry in zip(table.cells, printed, strict=True):
         assert entry.startswith(cell.note if cell.value is None else f"{cell.value:.{decimals}f}")
-    assert {entry.text for line in text.lines if line.kind != "published" for entry in line.entries} == {DASH}
+    assert {
+        entry.text for line in text.lines if line.kind != "published" for entry in line.entries
+    } == {DASH}
 
 
 @pytest.mark.parametrize(
@@ -117,10 +131,17 @@ def test_every_column_has_one_best_per_condition():
 
 
 def test_bold_of_ours_is_by_ours_alone():
-    places = {("FedAvg", "(0.7, 10)"): 60.0, ("FedProx", "(0.7, 10)"): 61.0, ("Ours", "(0.7, 10)"): 50.0}
+    places = {
+        ("FedAvg", "(0.7, 10)"): 60.0,
+        ("FedProx", "(0.7, 10)"): 61.0,
+        ("Ours", "(0.7, 10)"): 50.0,
+    }
     cells = {place: Ours({1: value}, 1, "mean", ()) for place, value in places.items()}
     lines = as_lines(Results(published("fedcorr_table9"), "paper", cells, ()))
-    assert [label for label, entries in lines.items() if entries[0].bold] == ["FedProx", "Ours (FedCorr) published"]
+    assert [label for label, entries in lines.items() if entries[0].bold] == [
+        "FedProx",
+        "Ours (FedCorr) published",
+    ]
 
 
 def test_a_single_number_of_ours_is_not_the_best():
@@ -131,7 +152,10 @@ def test_a_single_number_of_ours_is_not_the_best():
 def test_misprints_are_noted_where_they_stand():
     text = grid(nothing("fedcorr_table11"))
     entry = next(line for line in text.lines if line.kind == "published").entries[0]
-    assert dict(text.notes)[entry.marks[0]] == "In print: 5 of 5 printed ratios do not fit 150; all fit 140."
+    assert (
+        dict(text.notes)[entry.marks[0]]
+        == "In print: 5 of 5 printed ratios do not fit 150; all fit 140."
+    )
     assert any("98.98 fits both" in note for _, note in grid(nothing("lsg_table1")).notes)
 
 
@@ -141,7 +165,8 @@ def test_costs_to_a_target(frozen_conf):
     cell = results.cells["FedAvg", "rho=0.4 / tau=0.5"]
     assert cell.values == {1: 210.0, 2: 250.0} and (cell.value, cell.ran) == (210.0, 3)
     assert any(
-        line.endswith("bad-curve/curve.csv: does not end as record.json says; left out") for line in results.warnings
+        line.endswith("bad-curve/curve.csv: does not end as record.json says; left out")
+        for line in results.warnings
     )
     assert "140.0" in to_csv(results)
 
@@ -156,7 +181,11 @@ def test_settings_differ_only_where_they_do(frozen_conf):
         for index, entry in enumerate(line.entries)
         if entry.marks
     ]
-    assert marked == [("Rounds in stage 2 (T₂)", 0), ("Rounds in stage 3 (T₃)", 0), ("Confidence threshold (θ)", 0)]
+    assert marked == [
+        ("Rounds in stage 2 (T₂)", 0),
+        ("Rounds in stage 3 (T₃)", 0),
+        ("Confidence threshold (θ)", 0),
+    ]
     assert results.warnings == (
         "fedcorr_table7: column Clothing1M not configured: dataset=clothing1m: conf/dataset has no clothing1m.yaml",
     )
@@ -179,10 +208,14 @@ def test_formulas():
 
 
 def test_text_for_latex():
-    assert escape("a_b & 50% ± 3 -1.5 +2 w/o 2-3") == r"a\_b \& 50\%  \,$\pm$\,  3 $-$1.5 $+$2 w/o 2-3".replace(
-        "  ", " "
+    assert escape(
+        "a_b & 50% ± 3 -1.5 +2 w/o 2-3"
+    ) == r"a\_b \& 50\%  \,$\pm$\,  3 $-$1.5 $+$2 w/o 2-3".replace("  ", " ")
+    assert (
+        heading("rho=0.4") == "ρ=0.4"
+        and heading("alpha_Jo") == "α_Jo"
+        and heading("spirit T_2") == "spirit T₂"
     )
-    assert heading("rho=0.4") == "ρ=0.4" and heading("alpha_Jo") == "α_Jo" and heading("spirit T_2") == "spirit T₂"
     assert escape(heading("mu2=15")) == r"$\mu$$_2$=15"
 
 
@@ -203,7 +236,10 @@ FLOAT = PREAMBLE + r"\begin{document}\begin{table}\input{NAME}\end{table}\end{do
 def test_latex_compiles_alone_and_in_a_float(name, tmp_path):
     text = grid(nothing(name))
     (tmp_path / f"{name}.tex").write_text(latex(text), encoding="utf-8")
-    for file, page in (("alone.tex", latex_page(text, name)), ("float.tex", FLOAT.replace("NAME", name))):
+    for file, page in (
+        ("alone.tex", latex_page(text, name)),
+        ("float.tex", FLOAT.replace("NAME", name)),
+    ):
         (tmp_path / file).write_text(page, encoding="utf-8")
         command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", file]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -25,20 +25,32 @@ def nobody_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def panels(spec: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    return {section["name"]: section["panels"] for section in spec["section"]["panelBankConfig"]["sections"]}
+    return {
+        section["name"]: section["panels"]
+        for section in spec["section"]["panelBankConfig"]["sections"]
+    }
 
 
-def test_without_a_login_what_would_be_sent_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_login_what_would_be_sent_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["project=mine", "out=board.json"]) == 0
     line = capsys.readouterr().out
     assert line.startswith("not sent (no login); written to board.json;") and line.count("\n") == 1
     assert line.endswith("this sends it: python -m reports.wandb_dashboard project=mine\n")
     written = json.loads((tmp_path / "board.json").read_text())
-    assert (written["projectName"], written["displayName"]) == ("mine", "Federated learning under label noise")
+    assert (written["projectName"], written["displayName"]) == (
+        "mine",
+        "Federated learning under label noise",
+    )
     shown = panels(written["spec"])
     assert list(shown) == ["Accuracy by method", "Cells", "Noise detection", "Cost", "Figures"]
     first = shown["Accuracy by method"][0]["config"]
-    assert (first["xAxis"], first["metrics"], first["groupBy"]) == ("participations", ["accuracy"], "method.value.name")
+    assert (first["xAxis"], first["metrics"], first["groupBy"]) == (
+        "participations",
+        ["accuracy"],
+        "method.value.name",
+    )
     (table,) = written["spec"]["section"]["runSets"]
     assert table["runFeed"]["columnOrder"] == list(COLUMNS)
 
@@ -47,11 +59,27 @@ def test_every_panel_asks_for_something_that_runs_send(tmp_path: Path) -> None:
     """The names are those of a record and a curve of FedCorr, the method that sends most."""
     assert main(["out=board.json"]) == 0
     text = (tmp_path / "board.json").read_text()
-    scores = ("clients/f1", "clients/auroc", "samples/f1", "labels/accuracy_after", "memorised/wrong")
-    totals = ("cost/bytes_up", "cost/bytes_down", "cost/participations", "cost/samples_trained", "time/seconds_method")
+    scores = (
+        "clients/f1",
+        "clients/auroc",
+        "samples/f1",
+        "labels/accuracy_after",
+        "memorised/wrong",
+    )
+    totals = (
+        "cost/bytes_up",
+        "cost/bytes_down",
+        "cost/participations",
+        "cost/samples_trained",
+        "time/seconds_method",
+    )
     pictures = ("figures/partition", "figures/lid_mixture", "figures/confusion")
     known = {"summary/best", "summary/last10", "status", *scores, *totals, *pictures}
-    asked = {word for word in text.replace('"', " ").replace(":", " ").replace("metrics.", " ").split() if "/" in word}
+    asked = {
+        word
+        for word in text.replace('"', " ").replace(":", " ").replace("metrics.", " ").split()
+        if "/" in word
+    }
     assert asked == {name for name in known if "/" in name}
 
 
@@ -63,9 +91,16 @@ def test_is_sent_where_there_is_a_server(
         monkeypatch.setenv("WANDB_API_KEY", KEY)
         assert main(["project=mine"]) == 0
     (sent,) = server.views
-    assert (sent["entityName"], sent["projectName"], sent["type"]) == ("a-team", "mine", "project-view")
+    assert (sent["entityName"], sent["projectName"], sent["type"]) == (
+        "a-team",
+        "mine",
+        "project-view",
+    )
     assert "Noise detection" in panels(json.loads(sent["spec"]))
-    assert "/a-team/mine?nw=" in capsys.readouterr().out and not (tmp_path / "wandb_dashboard.json").exists()
+    assert (
+        "/a-team/mine?nw=" in capsys.readouterr().out
+        and not (tmp_path / "wandb_dashboard.json").exists()
+    )
 
 
 def test_server_that_is_not_there_costs_seconds(
@@ -82,7 +117,10 @@ def test_server_that_is_not_there_costs_seconds(
 
 @pytest.mark.parametrize(
     ("typed", "words"),
-    [("colour=red", "colour is not a key; legal: project"), ("out=no/such/folder.json", "No such file or directory")],
+    [
+        ("colour=red", "colour is not a key; legal: project"),
+        ("out=no/such/folder.json", "No such file or directory"),
+    ],
 )
 def test_mistakes_are_one_line(typed: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([typed]) == 2

@@ -36,5 +36,7 @@ class NormClipping(FedAvg):
             return super().combine(matrix, weights)
         before = self.models["model"]
         updates = matrix - before
-        shorter = updates * (self.params.limit / updates.norm(dim=1, keepdim=True).clamp_min(1e-12)).clamp_max(1)
+        shorter = updates * (
+            self.params.limit / updates.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        ).clamp_max(1)
         return before + super().combine(shorter, weights)
