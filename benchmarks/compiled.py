@@ -43,7 +43,7 @@ def choose(
         raise UserError(
             f"train.compile=true needs a C++ compiler, and {kernels.compiler()} is not found; legal here: train.compile=false, or CXX=..."
         )
-    if config.executor.name == "vectorized" or not (
+    if not (
         config.compile is True or (config.compile == "auto" and steps >= REPAID_AFTER and there)
     ):
         return None

@@ -18,7 +18,7 @@ PROTOCOL = (
     1  # raised by a change that alters numbers; records of two protocols are never put side by side
 )
 SCALES = ("paper", "laptop", "smoke")
-EXECUTORS = ("serial", "processes", "vectorized")
+EXECUTORS = ("serial", "processes")
 WANDB_MODES = ("online", "offline", "disabled")
 T = TypeVar("T")
 

@@ -282,8 +282,4 @@ def dumps(value: Any) -> bytes:
 def make(name: str, workers: int | str, workshop: Workshop) -> Executor:
     if name == "serial":
         return Serial(workshop)
-    if name == "vectorized":
-        from benchmarks.lockstep import Vectorized
-
-        return Vectorized(workshop)
     return Processes(workshop, len(os.sched_getaffinity(0)) if workers == "auto" else int(workers))

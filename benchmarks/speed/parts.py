@@ -46,7 +46,7 @@ def reference(repeats: int, tell: Tell) -> dict[str, Any]:
 def one_process(repeats: int, tell: Tell) -> dict[str, Any]:
     """The same on one process."""
     name = "bare eager loop, flat vector, 1 process"
-    ours = {"ours, serial": ("executor=serial",), "ours, vectorized": ("executor=vectorized",)}
+    ours = {"ours, serial": ("executor=serial",)}
     return _rounds({name: {"processes": 1}}, ours, name, min(repeats, 3), tell)
 
 

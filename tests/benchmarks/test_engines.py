@@ -1,8 +1,7 @@
-"""Training passes by other means than the module's own: compiled, and stacked over clients. The same results up to rounding."""
+"""Training passes by other means than the module's own: compiled. The same results up to rounding."""
 
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from benchmarks import models
 from benchmarks.compiled import CompiledEngine
 from benchmarks.config import RunConfig
 from benchmarks.errors import UserError
-from benchmarks.lockstep import LockstepEngine
-from methods.fedavg import FedAvg
 from methods.network import Network, Pure
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
@@ -139,90 +136,6 @@ def test_compiling_does_not_change_the_identity_of_a_run(
         UserError, match="train.compile='yes please' is not legal; legal: auto, true, false"
     ):
         configure("train.compile=yes please")
-
-
-def test_lockstep_stacks_equal_shapes_and_lets_clients_part_ways() -> None:
-    """Three clients with 2, 2 and 3 steps, the second with a short batch in its last."""
-    engine = LockstepEngine(module)
-    batches = [
-        [images(4, 0), images(4, 1)],
-        [images(4, 2), images(3, 3)],
-        [images(4, 4), images(4, 5), images(4, 6)],
-    ]
-
-    def visit(own: list[Tensor], net: Network) -> list[Any]:
-        return [a_step(net, x) for x in own]
-
-    nets = [Network(module(), engine) for _ in batches]
-    stacked = engine.together(
-        [partial(visit, own, net) for own, net in zip(batches, nets, strict=True)]
-    )
-    for ours, own in zip(stacked, batches, strict=True):
-        for step, expected in zip(ours, visit(own, Network(module())), strict=True):
-            assert close(step, expected)
-
-
-def test_features_and_head_apart_pass_gradients_on_in_lockstep() -> None:
-    engine = LockstepEngine(module)
-
-    def gradient(net: Network) -> Tensor:
-        net.train().head(net.features(images())).square().sum().backward()
-        return net.grad
-
-    nets = [Network(module(), engine) for _ in range(2)]
-    ours = engine.together([partial(gradient, net) for net in nets])
-    assert close(ours, [gradient(Network(module()))] * 2)
-
-
-def test_an_error_of_one_client_ends_the_round_instead_of_waiting_for_ever(
-    configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = configure("executor=vectorized")
-    original = FedAvg.local_update
-
-    def local_update(self: FedAvg, client: Any, *others: Any) -> Any:
-        if client.id % 2:
-            raise ValueError("no more")
-        return original(self, client, *others)
-
-    monkeypatch.setattr(FedAvg, "local_update", local_update)
-    with pytest.raises(ValueError, match="no more"):
-        loop(config)
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        "fedavg",
-        "fedprox",
-        "median",
-        "arfl",
-        "symmetric_ce",
-        "lsg",
-        "coteaching",
-        "rofl",
-        "fedcorr",
-        "feddyn",
-    ],
-)
-def test_vectorized_equals_serial_up_to_rounding(
-    configure: Callable[..., RunConfig], method: str
-) -> None:
-    """On clients of unequal sizes, so that some wait for others with shorter batches."""
-    overrides = (
-        f"method={method}",
-        "partition=dirichlet",
-        "budget.participations=16",
-        "force=true",
-    )
-    serial, stacked = (
-        loop(configure(*overrides, f"executor={name}")) for name in ("serial", "vectorized")
-    )
-    for name, model in serial.method.models.items():
-        assert torch.allclose(model, stacked.method.models[name], atol=1e-4, rtol=1e-3)
-    assert [row["participations"] for row in serial.curve] == [
-        row["participations"] for row in stacked.curve
-    ]
 
 
 @pytest.mark.parametrize("name", ["lenet5", "cnn9", "mlp", "digits_cnn", "resnet18"])
