@@ -4,8 +4,8 @@ from dataclasses import fields
 
 from rich.table import Table
 
-from benchmarks.summary import console
-from methods import registry
+from benchmarks.terminal.summary import console
+from methods.core import registry
 
 
 def table() -> Table:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -18,7 +18,7 @@ HELP = """Federated learning under label noise: one run, or a grid with -m.
   python -m benchmarks.run -m method=fedavg,fedprox noise.rho=0.4,0.8   a grid of four cells
   python -m benchmarks.run ... dry=true                                 print the cells and what is done, run nothing
   python -m benchmarks.run ... --cfg                                    print the configuration, run nothing
-  python -m benchmarks.methods | benchmarks.data | benchmarks.scene     tables of methods and data sets; a look at a scene
+  python -m benchmarks.methods | benchmarks.data | benchmarks.scenario     tables of methods and data sets; a look at a scene
 """
 
 
@@ -26,15 +26,16 @@ def run_experiment(raw: "DictConfig") -> dict[str, Any]:
     """Compose -> check -> run -> record. The importable form of the command."""
     from rich.console import Console
 
-    from benchmarks import summary, tracking
-    from benchmarks.grid import checked
-    from benchmarks.runner import Busy, run_cell
+    from benchmarks.config.sweep import checked
+    from benchmarks.loop.runner import RunLockedError, execute_run
+    from benchmarks.terminal import summary
+    from benchmarks.tracking.tracker import make as make_tracker
 
     config = checked(raw)
-    tracker = tracking.make(config, summary.title(config), Console())
+    tracker = make_tracker(config, summary.title(config), Console())
     try:
-        record = run_cell(config, tracker)
-    except Busy as error:
+        record = execute_run(config, tracker)
+    except RunLockedError as error:
         record = {"status": "skipped", "reason": str(error)}
     finally:
         tracker.close()
@@ -75,12 +76,13 @@ def _main(arguments: list[str]) -> int:
     show = "--cfg" in overrides
     overrides = [argument for argument in overrides if argument != "--cfg"]
 
-    from benchmarks import grid, summary
+    from benchmarks.config import sweep
+    from benchmarks.terminal import summary
 
-    cells = grid.expand(overrides)
+    cells = sweep.expand(overrides)
     if not multirun and len(cells) > 1:
         raise UserError(
-            f"{' '.join(grid.sweeps(overrides))} makes {len(cells)} cells; legal: one value per key, or -m for a grid"
+            f"{' '.join(sweep.sweeps(overrides))} makes {len(cells)} cells; legal: one value per key, or -m for a grid"
         )
     if show:
         summary.print_configurations(cells)
@@ -89,8 +91,8 @@ def _main(arguments: list[str]) -> int:
     if cells[0][1].dry:
         summary.print_cells(cells, already)
         return 0
-    summary.check_worlds(cells)
-    grid.launch(job, cells, overrides)
+    summary.validate_runs(cells)
+    sweep.launch(job, cells, overrides)
     return (
         summary.print_grid(cells, already)
         if multirun

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from methods.aggregators import residual_reweighting, weighted_mean
+from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.registry import register
+from methods.toolkit.aggregation import residual_reweighting, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ARFL(FedAvg):
     name = "arfl"
     Params = ARFLParams
     params: ARFLParams
-    drops_nonfinite = True
+    skip_nonfinite_updates = True
 
     def combine(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
         return weighted_mean(

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from methods import local
-from methods.base import Batch, Client, Diagnosis, Fleet, Payload, Reply, RoundContext
+from methods.core import training
+from methods.core.contract import Batch, Client, ClientPool, Diagnosis, Payload, Reply, RoundContext
+from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.losses import cross_entropy
-from methods.registry import register
-from methods.schedules import forget_rate, keep_count, share_of_rounds
+from methods.toolkit.losses import cross_entropy
+from methods.toolkit.schedules import forget_rate, num_kept, rounds_from_fraction
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class CoteachingParams:
 
 @register(family="sample selection", paper="Han et al., NeurIPS 2018")
 class Coteaching(FedAvg):
-    """Two networks, each trained on the samples of a batch that the other finds easiest.
+    """Two networks, each trained on the samples of a batch that the other finds smallest_loss_indices.
 
     Deviations: the paper trains centrally; here two global networks with initial weights of their own are sent, trained and averaged. The rate grows
     over global rounds instead of epochs, linearly (the paper's c = 1). The released code divides a mean loss by the number of
@@ -65,7 +65,9 @@ class Coteaching(FedAvg):
     def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         nets = {name: client.network(vector) for name, vector in payload.models.items()}
         rate = forget_rate(
-            ctx.round, share_of_rounds(self.params.ramp_rounds, ctx.spec), self.params.forget_rate
+            ctx.round,
+            rounds_from_fraction(self.params.ramp_rounds, ctx.spec),
+            self.params.forget_rate,
         )
         picked = torch.zeros(client.num_samples, dtype=torch.bool)
 
@@ -74,16 +76,19 @@ class Coteaching(FedAvg):
             losses_a, losses_b = (
                 cross_entropy(net(batch.x), batch.y, reduction="none") for net in nets.values()
             )
-            easy_a, easy_b = easiest(losses_a, rate), easiest(losses_b, rate)
+            easy_a, easy_b = (
+                smallest_loss_indices(losses_a, rate),
+                smallest_loss_indices(losses_b, rate),
+            )
             if batch.epoch == ctx.train.local_epochs - 1:
                 picked[batch.index[easy_a]] = True
             return losses_a[easy_b].mean() + losses_b[easy_a].mean()
 
-        local.train(client, list(nets.values()), batch_loss, ctx)
+        training.train(client, list(nets.values()), batch_loss, ctx)
         client.state["picked"] = picked
         return client.reply({name: net.vector for name, net in nets.items()})
 
-    def diagnosis(self, fleet: Fleet) -> Diagnosis:
+    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
         """Held to be mislabelled: what the first network left out in the last epoch of a client's last visit."""
         states = {k: fleet.state(k) for k in range(fleet.num_clients)}
         return Diagnosis(
@@ -93,6 +98,6 @@ class Coteaching(FedAvg):
         )
 
 
-def easiest(losses: Tensor, rate: float) -> Tensor:
+def smallest_loss_indices(losses: Tensor, rate: float) -> Tensor:
     """Positions of the smallest losses when a share is left out; of equal losses the first."""
-    return losses.detach().argsort(stable=True)[: keep_count(len(losses), rate)]
+    return losses.detach().argsort(stable=True)[: num_kept(len(losses), rate)]

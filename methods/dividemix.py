@@ -8,13 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from methods import local, mixture, mixup
-from methods.base import Batch, Client, Diagnosis, Fleet, Payload, Reply, RoundContext
-from methods.losses import cross_entropy, one_hot, sharpen
-from methods.network import Network
-from methods.registry import register
-from methods.schedules import ramp
-from methods.warmup import WarmedUp, WarmUpParams
+from methods.core import training
+from methods.core.contract import Batch, Client, ClientPool, Diagnosis, Payload, Reply, RoundContext
+from methods.core.flat_model import FlatModel
+from methods.core.registry import register
+from methods.toolkit import mixture, mixup
+from methods.toolkit.losses import cross_entropy, one_hot, sharpen
+from methods.toolkit.schedules import ramp
+from methods.toolkit.warmup import WarmupMethod, WarmupParams
 
 MIXTURE: dict[str, Any] = {
     "max_iter": 10,
@@ -24,7 +25,7 @@ MIXTURE: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class DivideMixParams(WarmUpParams):
+class DivideMixParams(WarmupParams):
     divide_epochs: int = (
         20  # local epochs of a visit after the warm-up; each begins with a new division
     )
@@ -60,7 +61,7 @@ class DivideMixParams(WarmUpParams):
 
 
 @register(family="sample selection", paper="Li et al., ICLR 2020; federated by FedCorr, CVPR 2022")
-class DivideMix(WarmedUp):
+class DivideMix(WarmupMethod):
     """Two networks divide the samples for each other by loss; the doubtful ones lose their labels and are learnt by MixMatch.
 
     Deviations: the paper trains centrally; here two global networks are sent, trained and averaged. lambda_u grows over rounds instead of
@@ -89,7 +90,7 @@ class DivideMix(WarmedUp):
             else ""
         )
 
-    def diagnosis(self, fleet: Fleet) -> Diagnosis:
+    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
         """Held to be mislabelled: the unlabelled part of the first network's division in the last epoch of a client's last visit."""
         states = {k: fleet.state(k) for k in range(fleet.num_clients)}
         return Diagnosis(
@@ -100,7 +101,7 @@ class DivideMix(WarmedUp):
 
     # --- client -------------------------------------------------------------------------------------------------------------------------
 
-    def predict(self, nets: Mapping[str, Network], x: Tensor) -> Tensor:
+    def predict(self, nets: Mapping[str, FlatModel], x: Tensor) -> Tensor:
         """The paper adds the logits; their mean has the same arg max and is a calmer probability."""
         return torch.stack([net(x) for net in nets.values()]).mean(0).softmax(1)
 
@@ -108,7 +109,7 @@ class DivideMix(WarmedUp):
         nets = {name: client.network(vector) for name, vector in payload.models.items()}
         if ctx.stage == "warmup":
             for net in nets.values():
-                local.train(
+                training.train(
                     client,
                     [net],
                     self._plain_loss(net, ctx),
@@ -119,11 +120,13 @@ class DivideMix(WarmedUp):
             self._divide_and_mix(client, nets["a"], nets["b"], ctx)
         return client.reply({name: net.vector for name, net in nets.items()})
 
-    def _plain_loss(self, net: Network, ctx: RoundContext) -> Callable[[Batch], Tensor]:
+    def _plain_loss(self, net: FlatModel, ctx: RoundContext) -> Callable[[Batch], Tensor]:
         return lambda batch: self.batch_loss(net, batch, ctx)
 
-    def _divide_and_mix(self, client: Client, a: Network, b: Network, ctx: RoundContext) -> None:
-        trainer = local.Trainer(client, [a, b], ctx)
+    def _divide_and_mix(
+        self, client: Client, a: FlatModel, b: FlatModel, ctx: RoundContext
+    ) -> None:
+        trainer = training.Trainer(client, [a, b], ctx)
         rng = ctx.rng("dividemix", client.id)
         for epoch in range(self.params.divide_epochs):
             clean_a, clean_b = divide(client, (a, b), rng)
@@ -139,9 +142,9 @@ class DivideMix(WarmedUp):
 
     def _mix_loss(
         self,
-        trainer: local.Trainer,
-        net: Network,
-        other: Network,
+        trainer: training.Trainer,
+        net: FlatModel,
+        other: FlatModel,
         clean: Tensor,
         unlabelled: Tensor,
         rng: np.random.Generator,
@@ -155,7 +158,7 @@ class DivideMix(WarmedUp):
             return batch.x, client.images(batch.index, "train", trainer.augment)
 
         @torch.no_grad()
-        def guess(views: tuple[Tensor, ...], *networks: Network) -> Tensor:
+        def guess(views: tuple[Tensor, ...], *networks: FlatModel) -> Tensor:
             return torch.stack([network(x).softmax(1) for network in networks for x in views]).mean(
                 0
             )
@@ -188,11 +191,11 @@ class DivideMix(WarmedUp):
         )
 
 
-def divide(client: Client, nets: tuple[Network, ...], rng: np.random.Generator) -> list[Tensor]:
+def divide(client: Client, nets: tuple[FlatModel, ...], rng: np.random.Generator) -> list[Tensor]:
     """For each network, the probability of every sample to be of the component with the smaller cross-entropy, (n,)."""
     for net in nets:
         net.eval()
-    logits = local.whole_set(client, nets)
+    logits = training.map_client_samples(client, nets)
     return [
         clean_probability(
             cross_entropy(z, client.labels, reduction="none"), int(rng.integers(2**31))
@@ -212,7 +215,7 @@ def clean_probability(losses: Tensor, seed: int) -> Tensor:
     return torch.from_numpy(mixture.split(scaled, seed, **MIXTURE).posterior_low).to(losses.dtype)
 
 
-def endless(trainer: local.Trainer, subset: Tensor) -> Iterator[Batch]:
+def endless(trainer: training.Trainer, subset: Tensor) -> Iterator[Batch]:
     """Shuffled batches of a subset, begun anew when it is exhausted."""
     while True:
         yield from trainer.batches(subset=subset)

@@ -7,12 +7,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from methods import local
-from methods.aggregators import weighted_mean
-from methods.base import Batch, Client, Diagnosis, Fleet, Method, Payload, Reply, RoundContext, Spec
-from methods.losses import cross_entropy
-from methods.network import Network
-from methods.registry import register
+from methods.core import training
+from methods.core.contract import (
+    Batch,
+    Client,
+    ClientPool,
+    Diagnosis,
+    Method,
+    Payload,
+    Reply,
+    RoundContext,
+    TaskSpec,
+)
+from methods.core.flat_model import FlatModel
+from methods.core.registry import register
+from methods.toolkit.aggregation import weighted_mean
+from methods.toolkit.losses import cross_entropy
 
 
 @register(family="baseline", paper="McMahan et al., AISTATS 2017")
@@ -26,7 +36,7 @@ class FedAvg(Method):
 
     # --- server -------------------------------------------------------------------------------------------------------------------------
 
-    def check(self, spec: Spec) -> None:
+    def check(self, spec: TaskSpec) -> None:
         """Refuse, with a ValueError of one line, a world this method cannot work in."""
         if spec.participations < spec.clients_per_round:
             raise ValueError(
@@ -37,7 +47,7 @@ class FedAvg(Method):
         """Why a hyper-parameter depends on the true noise; empty when none does."""
         return ""
 
-    def setup(self, spec: Spec, fleet: Fleet, ctx: RoundContext) -> None:
+    def setup(self, spec: TaskSpec, fleet: ClientPool, ctx: RoundContext) -> None:
         """Called once, also before a resume: sets what follows from the configuration, and the first state."""
         self.spec = spec
         self.rounds = spec.participations // spec.clients_per_round
@@ -51,13 +61,13 @@ class FedAvg(Method):
     def stage(self, round: int) -> str | None:
         return "train" if round < self.rounds else None
 
-    def select(self, fleet: Fleet, ctx: RoundContext) -> Sequence[int]:
+    def select(self, fleet: ClientPool, ctx: RoundContext) -> Sequence[int]:
         cohort = ctx.rng("select").choice(
             fleet.num_clients, size=self.spec.clients_per_round, replace=False
         )
         return [int(k) for k in np.sort(cohort)]
 
-    def begin_round(self, fleet: Fleet, ids: Sequence[int], ctx: RoundContext) -> None:
+    def before_round(self, fleet: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
         """Before the cohort trains; may ask clients."""
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
@@ -77,14 +87,14 @@ class FedAvg(Method):
     def combine(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
         return weighted_mean(matrix, weights)
 
-    def end_round(self, fleet: Fleet, ctx: RoundContext) -> None:
+    def after_round(self, fleet: ClientPool, ctx: RoundContext) -> None:
         """After aggregation; may ask clients."""
 
     def serving(self) -> Mapping[str, Tensor]:
         """The models that are tested."""
         return self.models
 
-    def diagnosis(self, fleet: Fleet) -> Diagnosis:
+    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
         """What the method believes about the noise. Reads the fleet, changes nothing."""
         return Diagnosis()
 
@@ -93,7 +103,7 @@ class FedAvg(Method):
     def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         nets = {name: client.network(vector) for name, vector in payload.models.items()}
         for net in nets.values():
-            local.train(
+            training.train(
                 client,
                 [net],
                 lambda batch: self.batch_loss(net, batch, ctx),
@@ -102,12 +112,12 @@ class FedAvg(Method):
             )
         return client.reply({name: net.vector for name, net in nets.items()})
 
-    def batch_loss(self, net: Network, batch: Batch, ctx: RoundContext) -> Tensor:
+    def batch_loss(self, net: FlatModel, batch: Batch, ctx: RoundContext) -> Tensor:
         return cross_entropy(net(batch.x), batch.y)
 
-    def penalty(self, net: Network, batch: Batch, ctx: RoundContext) -> None:
+    def penalty(self, net: FlatModel, batch: Batch, ctx: RoundContext) -> None:
         """Adds the gradient of weight-space terms to `net.grad`."""
 
-    def predict(self, nets: Mapping[str, Network], x: Tensor) -> Tensor:
+    def predict(self, nets: Mapping[str, FlatModel], x: Tensor) -> Tensor:
         """Probabilities: the mean over the networks."""
         return torch.stack([net(x).softmax(1) for net in nets.values()]).mean(0)

@@ -6,11 +6,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from methods import local
-from methods.aggregators import uniform, weighted_mean
-from methods.base import Batch, Client, Diagnosis, Fleet, Payload, Reply, RoundContext, Spec
+from methods.core import training
+from methods.core.contract import (
+    Batch,
+    Client,
+    ClientPool,
+    Diagnosis,
+    Payload,
+    Reply,
+    RoundContext,
+    TaskSpec,
+)
+from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.registry import register
+from methods.toolkit.aggregation import uniform, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class FedDyn(FedAvg):
     params: FedDynParams
     client_state = "gradient g (one model)"
 
-    def setup(self, spec: Spec, fleet: Fleet, ctx: RoundContext) -> None:
+    def setup(self, spec: TaskSpec, fleet: ClientPool, ctx: RoundContext) -> None:
         super().setup(spec, fleet, ctx)
         self.shared["mean_samples"] = float(fleet.sizes.mean())
         self._private["h"] = torch.zeros(spec.num_trainable)
@@ -62,7 +71,7 @@ class FedDyn(FedAvg):
     def serving(self) -> Mapping[str, Tensor]:
         return {"model": self._private.get("mean", self.models["model"])}
 
-    def diagnosis(self, fleet: Fleet) -> Diagnosis:
+    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
         return Diagnosis(
             values={"theta_offset": float(self._private["h"].norm() / self.params.alpha)}
         )
@@ -83,6 +92,6 @@ class FedDyn(FedAvg):
         def penalty(batch: Batch) -> None:
             net.grad.add_(net.weights, alpha=alpha)
 
-        local.train(client, [net], batch_loss, ctx, penalty=penalty)
+        training.train(client, [net], batch_loss, ctx, penalty=penalty)
         client.state["g"] = g - self.params.alpha * (net.weights - theta)
         return client.reply({"model": net.vector})

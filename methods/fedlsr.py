@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from methods import local
-from methods.base import Batch, Client, Payload, Reply, RoundContext
+from methods.core import training
+from methods.core.contract import Batch, Client, Payload, Reply, RoundContext
+from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.losses import entropy, js_terms, sharpen, softmax_twice_loss, tempered_softmax
-from methods.registry import register
-from methods.schedules import ramp, share_of_rounds
+from methods.toolkit.losses import entropy, js_terms, sharpen, softmax_twice_loss, tempered_softmax
+from methods.toolkit.schedules import ramp, rounds_from_fraction
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class FedLSR(FedAvg):
         net = client.network(payload.models["model"])
         views, mixing = ctx.generator("second_view", client.id), ctx.rng("mixing", client.id)
         weight = self.params.gamma * ramp(
-            ctx.round, share_of_rounds(self.params.warmup_rounds, ctx.spec)
+            ctx.round, rounds_from_fraction(self.params.warmup_rounds, ctx.spec)
         )
 
         def batch_loss(batch: Batch) -> Tensor:
@@ -71,7 +71,7 @@ class FedLSR(FedAvg):
                 net(batch.x), net(second), batch.y, mix=float(mixing.random()), weight=weight
             )
 
-        local.train(client, [net], batch_loss, ctx)
+        training.train(client, [net], batch_loss, ctx)
         return client.reply({"model": net.vector})
 
     def two_view_loss(

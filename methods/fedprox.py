@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from methods.base import Batch, RoundContext
+from methods.core.contract import Batch, RoundContext
+from methods.core.flat_model import FlatModel
+from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.network import Network
-from methods.registry import register
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class FedProx(FedAvg):
     name = "fedprox"
     Params = FedProxParams
     params: FedProxParams
-    null_params = {"mu": 0.0}
+    fedavg_equivalent_params = {"mu": 0.0}
 
-    def penalty(self, net: Network, batch: Batch, ctx: RoundContext) -> None:
+    def penalty(self, net: FlatModel, batch: Batch, ctx: RoundContext) -> None:
         drift = net.drift
         if self.params.form == "norm":
             drift.div_(drift.norm().clamp_min(1e-12))

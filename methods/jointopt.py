@@ -7,16 +7,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from methods import local
-from methods.base import Batch, Client, Fleet, Payload, Reply, RoundContext, Spec
-from methods.losses import cross_entropy, entropy
-from methods.network import Network
-from methods.registry import register
-from methods.warmup import WarmedUp, WarmUpParams
+from methods.core import training
+from methods.core.contract import Batch, Client, ClientPool, Payload, Reply, RoundContext, TaskSpec
+from methods.core.flat_model import FlatModel
+from methods.core.registry import register
+from methods.toolkit.losses import cross_entropy, entropy
+from methods.toolkit.warmup import WarmupMethod, WarmupParams
 
 
 @dataclass(frozen=True)
-class JointOptParams(WarmUpParams):
+class JointOptParams(WarmupParams):
     joint_epochs: int = 20  # local epochs of a visit after the warm-up
     alpha: float = 1.2  # alpha, weight of L_p: the mean prediction shall follow the prior
     beta: float = 0.8  # beta, weight of L_e: predictions shall be decided
@@ -53,7 +53,7 @@ class JointOptParams(WarmUpParams):
 @register(
     family="label correction", paper="Tanaka et al., CVPR 2018; federated by FedCorr, CVPR 2022"
 )
-class JointOpt(WarmedUp):
+class JointOpt(WarmupMethod):
     """Labels become the mean of a client's last predictions, learnt together with the network.
 
     Deviations: the paper trains centrally, epochs 1 to 70 on the given labels; here a label is replaced as soon as its sample has `start_after`
@@ -68,7 +68,7 @@ class JointOpt(WarmedUp):
     params: JointOptParams
     own_stage = "joint"
     client_state = "its labels and its last predictions for every sample"
-    null_params: ClassVar = {"budget_share": 1.0, "warmup_share": 1.0}
+    fedavg_equivalent_params: ClassVar = {"budget_share": 1.0, "warmup_share": 1.0}
 
     # --- server -------------------------------------------------------------------------------------------------------------------------
 
@@ -78,11 +78,11 @@ class JointOpt(WarmedUp):
             "retrain" if stage is not None and round >= self.first_retraining(self.spec) else stage
         )
 
-    def first_retraining(self, spec: Spec) -> int:
+    def first_retraining(self, spec: TaskSpec) -> int:
         rounds = self.num_rounds(spec)
         return rounds - int(self.params.retrain_share * rounds + 1e-9)
 
-    def begin_round(self, fleet: Fleet, ids: Sequence[int], ctx: RoundContext) -> None:
+    def before_round(self, fleet: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
         if ctx.stage == "retrain" and ctx.round == self.first_retraining(self.spec):
             self.models = {"model": fleet.initial_weights(1)}
 
@@ -96,7 +96,7 @@ class JointOpt(WarmedUp):
             first, rounds = self.first_retraining(ctx.spec), self.num_rounds(ctx.spec)
             third = 3 * (ctx.round - first) // (rounds - first)
             lr = ctx.train.lr * 0.1**third
-            local.train(
+            training.train(
                 client,
                 [net],
                 lambda batch: self.batch_loss(net, batch, ctx),
@@ -108,7 +108,7 @@ class JointOpt(WarmedUp):
             self._learn_labels_too(client, net, ctx)
         return client.reply({"model": net.vector})
 
-    def _learn_labels_too(self, client: Client, net: Network, ctx: RoundContext) -> None:
+    def _learn_labels_too(self, client: Client, net: FlatModel, ctx: RoundContext) -> None:
         params = self.params
         prior = class_prior(client.given, client.num_classes, params.prior)
         count = client.state.get("count", 0)
@@ -131,7 +131,7 @@ class JointOpt(WarmedUp):
                 mean = predictions[:count].mean(0)
                 client.labels = mean if params.labels == "soft" else mean.argmax(1)
 
-        local.train(
+        training.train(
             client,
             [net],
             batch_loss,

@@ -7,12 +7,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from methods import local
-from methods.base import Batch, Client, Diagnosis, Fleet, Payload, Reply, RoundContext
+from methods.core import training
+from methods.core.contract import Batch, Client, ClientPool, Diagnosis, Payload, Reply, RoundContext
+from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.losses import cross_entropy, js_terms, kl_terms, softmax_twice_loss, tempered_softmax
-from methods.registry import register
-from methods.schedules import ramp, share_of_rounds
+from methods.toolkit.losses import (
+    cross_entropy,
+    js_terms,
+    kl_terms,
+    softmax_twice_loss,
+    tempered_softmax,
+)
+from methods.toolkit.schedules import ramp, rounds_from_fraction
 
 CHOICES = {
     "supervised_form": ("softmax_twice", "literal"),
@@ -88,7 +94,7 @@ class LSG(FedAvg):
     Params = LSGParams
     params: LSGParams
     client_state = "ensemble logits of every sample, and the number of epochs done"
-    null_params: ClassVar = {"sharpening": False, "distillation": "none"}
+    fedavg_equivalent_params: ClassVar = {"sharpening": False, "distillation": "none"}
 
     def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         params = self.params
@@ -118,7 +124,7 @@ class LSG(FedAvg):
                 )
             return loss
 
-        local.train(client, [net], batch_loss, ctx)
+        training.train(client, [net], batch_loss, ctx)
         if keeps_ensemble:
             client.state["ensemble"] = ensemble
             client.state["epochs"] = epochs_before + ctx.train.local_epochs
@@ -127,13 +133,13 @@ class LSG(FedAvg):
     def distillation_weight(self, ctx: RoundContext) -> float:
         """Section IV-B2: from 0 in the first round to lambda in round t_wu."""
         return self.params.lambda_ * ramp(
-            ctx.round, share_of_rounds(self.params.warmup_rounds, ctx.spec)
+            ctx.round, rounds_from_fraction(self.params.warmup_rounds, ctx.spec)
         )
 
     def supervised(self, logits: Tensor, labels: Tensor, ctx: RoundContext) -> Tensor:
         """Eq. 4 and 5. Sharpening a softmax with T_s is softmax(z / T_s)."""
         params = self.params
-        waits = params.sharpen_after_warmup and ctx.round < share_of_rounds(
+        waits = params.sharpen_after_warmup and ctx.round < rounds_from_fraction(
             params.warmup_rounds, ctx.spec
         )
         if waits or not params.sharpening:
@@ -161,7 +167,7 @@ class LSG(FedAvg):
         )
         return terms.mean() if params.kl_reduction == "mean" else terms.sum(1).mean()
 
-    def diagnosis(self, fleet: Fleet) -> Diagnosis:
+    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
         """The labels that the ensembles of the clients seen so far imply; a given label that differs is held to be wrong."""
         labels, noisy = {}, {}
         for k in range(fleet.num_clients):

@@ -3,9 +3,9 @@
 import numpy as np
 from torch import Tensor
 
-from methods.aggregators import coordinate_median
+from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.registry import register
+from methods.toolkit.aggregation import coordinate_median
 
 
 @register(family="aggregation", paper="Yin et al., ICML 2018")

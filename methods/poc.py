@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from methods import local
-from methods.aggregators import uniform
-from methods.base import Client, Fleet, Payload, Reply, RoundContext, Spec
+from methods.core import training
+from methods.core.contract import Client, ClientPool, Payload, Reply, RoundContext, TaskSpec
+from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.losses import cross_entropy
-from methods.registry import register
+from methods.toolkit.aggregation import uniform
+from methods.toolkit.losses import cross_entropy
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class PoC(FedAvg):
     Params = PoCParams
     params: PoCParams
 
-    def check(self, spec: Spec) -> None:
+    def check(self, spec: TaskSpec) -> None:
         super().check(spec)
         if self.params.d < spec.clients_per_round:
             raise ValueError(
                 f"method.d={self.params.d} is not legal; legal: at least federation.clients_per_round={spec.clients_per_round}"
             )
 
-    def select(self, fleet: Fleet, ctx: RoundContext) -> Sequence[int]:
+    def select(self, fleet: ClientPool, ctx: RoundContext) -> Sequence[int]:
         rng = ctx.rng("candidates")
         candidates = rng.choice(
             fleet.num_clients,
@@ -66,5 +66,7 @@ class PoC(FedAvg):
 
     def local_loss(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         """Mean cross-entropy over all of a client's samples."""
-        (logits,) = local.whole_set(client, [client.network(payload.models["model"]).eval()])
+        (logits,) = training.map_client_samples(
+            client, [client.network(payload.models["model"]).eval()]
+        )
         return client.reply({}, loss=float(cross_entropy(logits, client.labels)))

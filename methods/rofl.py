@@ -8,13 +8,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from methods import local
-from methods.base import Batch, Client, Diagnosis, Fleet, Payload, Reply, RoundContext, Spec
-from methods.coteaching import easiest
+from methods.core import training
+from methods.core.contract import (
+    Batch,
+    Client,
+    ClientPool,
+    Diagnosis,
+    Payload,
+    Reply,
+    RoundContext,
+    TaskSpec,
+)
+from methods.core.registry import register
+from methods.coteaching import smallest_loss_indices
 from methods.fedavg import FedAvg
-from methods.losses import cross_entropy, entropy, one_hot
-from methods.registry import register
-from methods.schedules import forget_rate, ramp, share_of_rounds
+from methods.toolkit.losses import cross_entropy, entropy, one_hot
+from methods.toolkit.schedules import forget_rate, ramp, rounds_from_fraction
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ class RoFL(FedAvg):
 
     # --- server -------------------------------------------------------------------------------------------------------------------------
 
-    def setup(self, spec: Spec, fleet: Fleet, ctx: RoundContext) -> None:
+    def setup(self, spec: TaskSpec, fleet: ClientPool, ctx: RoundContext) -> None:
         super().setup(spec, fleet, ctx)
         self.shared["centroids"] = torch.zeros(spec.num_classes, spec.feature_dim)
 
@@ -90,7 +99,7 @@ class RoFL(FedAvg):
     def weights(self, replies: Sequence[Reply]) -> np.ndarray:
         return np.full(len(replies), 1 / len(replies))
 
-    def diagnosis(self, fleet: Fleet) -> Diagnosis:
+    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
         """Held to be mislabelled: what was left out in the last epoch of a client's last visit. Labels: what the rest was trained on."""
         states = {k: fleet.state(k) for k in range(fleet.num_clients)}
         visited = {k: state for k, state in states.items() if "targets" in state}
@@ -104,16 +113,16 @@ class RoFL(FedAvg):
     def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         params = self.params
         net = client.network(payload.models["model"])
-        start = share_of_rounds(params.pseudo_label_start, ctx.spec)
+        start = rounds_from_fraction(params.pseudo_label_start, ctx.spec)
         rate = forget_rate(
-            ctx.round, share_of_rounds(params.ramp_rounds, ctx.spec), params.forget_rate
+            ctx.round, rounds_from_fraction(params.ramp_rounds, ctx.spec), params.forget_rate
         )
         pull = 0.0 if params.detach else params.lambda_cen * ramp(ctx.round, start)
         centroids = payload.shared["centroids"]
         guesses = client.labels  # before T_pl a sample keeps its label whatever its centroid says
         if ctx.round == 0 or ctx.round >= start:
             net.eval()
-            (features,) = local.whole_set(
+            (features,) = training.map_client_samples(
                 client,
                 [net.features],
                 params.pseudo_label_view,
@@ -129,7 +138,7 @@ class RoFL(FedAvg):
             nonlocal centroids
             features = net.features(batch.x)
             logits = net.head(features)
-            easy = easiest(cross_entropy(logits, batch.y, reduction="none"), rate)
+            easy = smallest_loss_indices(cross_entropy(logits, batch.y, reduction="none"), rate)
             index, features, logits, labels = (
                 batch.index[easy],
                 features[easy],
@@ -156,7 +165,7 @@ class RoFL(FedAvg):
             )
             return loss
 
-        local.train(client, [net], batch_loss, ctx)
+        training.train(client, [net], batch_loss, ctx)
         client.state.update(chosen=chosen, targets=targets)
         return client.reply({"model": net.vector}, centroids=centroids)
 

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from methods.base import Batch, RoundContext
+from methods.core.contract import Batch, RoundContext
+from methods.core.flat_model import FlatModel
+from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.losses import cross_entropy, one_hot
-from methods.network import Network
-from methods.registry import register
+from methods.toolkit.losses import cross_entropy, one_hot
 
 LABEL_FLOOR = (
     1e-4  # stands for the probability 0 of a one-hot label: log 0 becomes A = ln 1e-4 = -9.2103
@@ -41,9 +41,9 @@ class SymmetricCE(FedAvg):
     name = "symmetric_ce"
     Params = SymmetricCEParams
     params: SymmetricCEParams
-    null_params: ClassVar = {"alpha": 1.0, "beta": 0.0}
+    fedavg_equivalent_params: ClassVar = {"alpha": 1.0, "beta": 0.0}
 
-    def batch_loss(self, net: Network, batch: Batch, ctx: RoundContext) -> Tensor:
+    def batch_loss(self, net: FlatModel, batch: Batch, ctx: RoundContext) -> Tensor:
         logits = net(batch.x)
         return self.params.alpha * cross_entropy(
             logits, batch.y

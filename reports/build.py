@@ -6,15 +6,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.config import SCALES
+from benchmarks.config.schema import SCALES
 from reports import cli
-from reports.grid import Grid, latex, latex_page, markdown
-from reports.load import Runs, load
+from reports.frame.load import Runs, load
 from reports.published import load as published
 from reports.published import load_settings, names, settings_names
-from reports.results import collect
-from reports.settings import collect_settings, settings_csv, settings_grid
-from reports.tables import grid, to_csv
+from reports.tables.comparison import grid, to_csv
+from reports.tables.rendering import Grid, latex, latex_page, markdown
+from reports.tables.results import collect
+from reports.tables.settings import collect_settings, settings_csv, settings_grid
 
 DEFAULTS = {"table": "all", "runs": "runs", "out": "reports/reproductions", "scale": "all"}
 USAGE = """

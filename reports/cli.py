@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 Options = dict[str, str]
 

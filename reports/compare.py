@@ -11,12 +11,11 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 from reports import cli
-from reports.grid import DASH
-from reports.load import load
-from reports.pivot import Pivot, fits, paired, pivot, ranked, select
-from reports.statistics import (
+from reports.frame.load import load
+from reports.frame.pivot import Pivot, fits, paired, pivot, ranked, select
+from reports.frame.statistics import (
     LEVEL,
     bootstrap_interval,
     mean,
@@ -25,6 +24,7 @@ from reports.statistics import (
     sign_test,
     verdict,
 )
+from reports.tables.rendering import DASH
 
 DEFAULTS = {
     "runs": "runs",

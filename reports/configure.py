@@ -15,7 +15,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from reports.load import flatten
+from reports.frame.load import flatten
 from reports.published import WORLD
 
 CONF = Path(__file__).resolve().parent.parent / "conf"

@@ -47,7 +47,7 @@ def make(options: cli.Options) -> int:
     os.environ.setdefault("WANDB_HTTP_TIMEOUT", SECONDS)
     import wandb
 
-    from benchmarks import wandb_service
+    from benchmarks.tracking import wandb_service
 
     board = workspace(options["entity"], options["project"])
     wandb.setup(wandb.Settings(silent=True))

@@ -20,12 +20,11 @@ from omegaconf import OmegaConf
 from running import PLUGIN, SilentTracker
 
 from benchmarks import data, models
-from benchmarks.config import RunConfig, parse
-from benchmarks.executors import Pictures
-from benchmarks.fleet import LocalClient
-from benchmarks.runner import Run, run_cell
-from methods.base import RoundContext, Spec, TrainParams
-from methods.network import Network
+from benchmarks.config.schema import RunConfig, parse
+from benchmarks.federation.client import ImageSplit, LocalClient
+from benchmarks.loop.runner import Run, execute_run
+from methods.core.contract import RoundContext, TaskSpec, TrainParams
+from methods.core.flat_model import FlatModel
 
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.load_profile("suite")
@@ -61,7 +60,7 @@ def run_small(configure: Callable[..., RunConfig]) -> Callable[..., dict[str, An
     def run(*overrides: str) -> dict[str, Any]:
         config = configure(*overrides)
         tracker = SilentTracker(config.run_dir)
-        return {**run_cell(config, tracker), "folder": config.run_dir, "lines": tracker.lines}
+        return {**execute_run(config, tracker), "folder": config.run_dir, "lines": tracker.lines}
 
     return run
 
@@ -101,13 +100,13 @@ def make_client(digits: data.Dataset) -> Callable[..., LocalClient]:
         given = torch.as_tensor(
             digits.train_labels[:num_samples] if labels is None else np.asarray(labels)
         )
-        networks: list[Network] = []
+        networks: list[FlatModel] = []
 
-        def lend() -> Network:
-            networks.append(Network(models.build("digits_cnn", digits.num_classes, digits.shape)))
+        def lend() -> FlatModel:
+            networks.append(FlatModel(models.build("digits_cnn", digits.num_classes, digits.shape)))
             return networks[-1]
 
-        pictures = Pictures(digits.train, digits.views)
+        pictures = ImageSplit(digits.train, digits.views)
         return LocalClient(
             client_id,
             torch.arange(len(given)),
@@ -129,8 +128,8 @@ def make_ctx(digits: data.Dataset) -> Callable[..., RoundContext]:
     def make(
         round: int = 0, stage: str = "train", seed: int = 1, num_clients: int = 8, **train: Any
     ) -> RoundContext:
-        probe = Network(models.build("digits_cnn", digits.num_classes, digits.shape))
-        spec = Spec(
+        probe = FlatModel(models.build("digits_cnn", digits.num_classes, digits.shape))
+        spec = TaskSpec(
             "digits",
             digits.shape,
             digits.num_classes,
@@ -150,4 +149,4 @@ def initial_vector(digits: data.Dataset) -> torch.Tensor:
     """Initial weights of the digits network under a fixed seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return Network(models.build("digits_cnn", digits.num_classes, digits.shape)).vector
+        return FlatModel(models.build("digits_cnn", digits.num_classes, digits.shape)).vector

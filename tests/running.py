@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from benchmarks.config import RunConfig
-from benchmarks.runner import Run
-from benchmarks.tracking import Tracker
+from benchmarks.config.schema import RunConfig
+from benchmarks.loop.runner import Run
+from benchmarks.tracking.tracker import Tracker
 
 PLUGIN = Path(__file__).parent / "plugin_example"
 PLUGIN_CONF = "hydra.searchpath=[pkg://example_plugin.conf]"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.data.catalogue import default_data_dir, find, names, status
 from benchmarks.data.fetch import SOURCES, fetch
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.data.catalogue import PARTS, Entry, fetch_command
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 Arrays = Mapping[str, np.ndarray]
 """One array per part: images uint8 (n, C, H, W), labels int64 (n,)."""

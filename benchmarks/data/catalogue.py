@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 VIEWS = ("plain", "train", "strong", "second")
 PARTS = ("train_images", "train_labels", "test_images", "test_labels")

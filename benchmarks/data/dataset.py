@@ -14,7 +14,7 @@ from benchmarks.data.catalogue import Entry, Shape, Statistics, find
 from benchmarks.data.images import Images, MemoryImages
 from benchmarks.data.npz import read_npz
 from benchmarks.data.views import Views
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 DIGITS_SPLIT_SEED = 0
 

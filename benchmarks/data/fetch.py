@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.data import cache
 from benchmarks.data.catalogue import Entry, find
 from benchmarks.data.sources import PACKAGES, SourceError, from_disk, from_package, from_torchvision
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 SOURCES = ("auto", "torchvision", "package")
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.data.catalogue import Entry
 from benchmarks.data.images import FileImages
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 DECODED_SIDE = 256
 """Training images are decoded to this side; the `train` view cuts 224 x 224 out of it."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.data.catalogue import Shape
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 
 class Images(Protocol):

@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.data.cache import Arrays
 from benchmarks.data.catalogue import PARTS
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 IMAGE_FORMS = "(n, H, W), (n, H, W, C) or (n, C, H, W) with C 1 or 3"
 

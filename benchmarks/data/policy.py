@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from benchmarks.torchvision_import import torchvision
+from benchmarks.data.torchvision_import import torchvision
 
 functional = torchvision.transforms.v2.functional
 

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from benchmarks.torchvision_import import torchvision
+from benchmarks.data.torchvision_import import torchvision
 
 functional = torchvision.transforms.v2.functional
 

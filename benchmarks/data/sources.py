@@ -50,7 +50,7 @@ def from_torchvision(entry: Entry) -> Arrays:
 
 
 def _read_with_torchvision(entry: Entry, root: Path, download: bool) -> Arrays:
-    from benchmarks.torchvision_import import torchvision
+    from benchmarks.data.torchvision_import import torchvision
 
     dataset_class = getattr(torchvision.datasets, entry.torchvision_class)
     arrays: dict[str, np.ndarray] = {}

@@ -71,7 +71,7 @@ class Views:
         if images.shape[2:] == (height, width):
             return images
         if self.shrink == "resize":
-            from benchmarks.torchvision_import import torchvision
+            from benchmarks.data.torchvision_import import torchvision
 
             return torchvision.transforms.v2.functional.resize(images, [height, width])
         top, left = round((images.shape[2] - height) / 2), round((images.shape[3] - width) / 2)

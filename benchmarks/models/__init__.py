@@ -6,14 +6,14 @@ Weights are drawn from torch's generator alone: whoever calls `build` seeds it.
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.errors import UserError
-from benchmarks.models.base import ModelInfo, Network, Shape
+from benchmarks.models.base import ImageClassifier, ModelInfo, Shape
 from benchmarks.models.cnn9 import CNN9_INFO
 from benchmarks.models.digits_cnn import DIGITS_CNN
 from benchmarks.models.lenet import LENET5
 from benchmarks.models.mlp import MLP_INFO
 from benchmarks.models.resnet import RESNET18, RESNET34, RESNET50
 from benchmarks.models.vgg import VGG11_INFO
+from methods.core.errors import UserError
 
 __all__ = ["MODELS", "build", "check", "names"]
 
@@ -50,7 +50,9 @@ def check(name: str, shape: Shape, params: Mapping[str, Any]) -> None:
     info.check_further(shape, with_defaults(info, params))
 
 
-def build(name: str, num_classes: int, shape: Shape, params: Mapping[str, Any] = {}) -> Network:
+def build(
+    name: str, num_classes: int, shape: Shape, params: Mapping[str, Any] = {}
+) -> ImageClassifier:
     """A freshly initialised network, on the CPU and in training mode."""
     check(name, shape, params)
     info = MODELS[name]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 Shape = tuple[int, int, int]  # channels, height, width
 
 
-class Network(nn.Module):
+class ImageClassifier(nn.Module):
     """A classifier cut in two: `features` gives one vector per image, `head` turns vectors into logits."""
 
     feature_dim: int
@@ -93,7 +93,7 @@ class ModelInfo:
     """A model's entry in the registry. `network(num_classes, shape, **params)` builds it."""
 
     name: str
-    network: Callable[..., Network]
+    network: Callable[..., ImageClassifier]
     smallest: int  # legal images have at least this height and width
     summary: str
     params: Mapping[str, Parameter] = field(default_factory=dict)

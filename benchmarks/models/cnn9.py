@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.models.base import BatchNorm, ModelInfo, Network, Shape, flag
+from benchmarks.models.base import BatchNorm, ImageClassifier, ModelInfo, Shape, flag
 
 # (output channels, padding) of the three convolutions of each block
 BLOCKS = (
@@ -13,7 +13,7 @@ BLOCKS = (
 )
 
 
-class CNN9(Network):
+class CNN9(ImageClassifier):
     """Nine 3x3 convolutions with batch normalisation and LeakyReLU(0.01) in three blocks.
 
     Blocks 1 and 2 end with 2x2 max-pooling and channel dropout of 0.25; block 3 has no padding and ends with the mean

@@ -3,10 +3,10 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.models.base import ModelInfo, Network, Shape
+from benchmarks.models.base import ImageClassifier, ModelInfo, Shape
 
 
-class DigitsCNN(Network):
+class DigitsCNN(ImageClassifier):
     """Two padded 3x3 convolutions, each followed by 2x2 max-pooling, and one hidden layer; no batch normalisation."""
 
     feature_dim = 64

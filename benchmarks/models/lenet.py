@@ -6,10 +6,10 @@ In the form used today: ReLU and max-pooling.
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.models.base import ModelInfo, Network, Shape
+from benchmarks.models.base import ImageClassifier, ModelInfo, Shape
 
 
-class LeNet5(Network):
+class LeNet5(ImageClassifier):
     """Two unpadded 5x5 convolutions, each followed by 2x2 pooling, then fully connected 120, 84, classes."""
 
     feature_dim = 84

@@ -7,10 +7,10 @@ from math import prod
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.models.base import ModelInfo, Network, Shape, widths
+from benchmarks.models.base import ImageClassifier, ModelInfo, Shape, widths
 
 
-class MLP(Network):
+class MLP(ImageClassifier):
     """Fully connected layers of the given widths with ReLU; without any width it is a linear classifier."""
 
     def __init__(self, num_classes: int, shape: Shape, hidden: Sequence[int]) -> None:

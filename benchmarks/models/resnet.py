@@ -9,8 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.errors import UserError
-from benchmarks.models.base import BatchNorm, ModelInfo, Network, Shape, choice, flag, optional_path
+from benchmarks.models.base import (
+    BatchNorm,
+    ImageClassifier,
+    ModelInfo,
+    Shape,
+    choice,
+    flag,
+    optional_path,
+)
+from methods.core.errors import UserError
 
 # torchvision's file of the IMAGENET1K_V1 weights, the ones FedCorr starts from
 PRETRAINED_FILE = "resnet50-0676ba61.pth"
@@ -67,7 +75,7 @@ class Bottleneck(nn.Module):
         return F.relu(self.bn3(self.conv3(hidden)) + self.downsample(maps))
 
 
-class ResNet(Network):
+class ResNet(ImageClassifier):
     """Four stages of residual blocks of width 64, 128, 256 and 512, then the mean over the map.
 
     stem=cifar: a 3x3 convolution of stride 1 and no pooling, torch's default initialisation (FedCorr, CIFAR).

@@ -3,13 +3,13 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.models.base import ModelInfo, Network, Shape
+from benchmarks.models.base import ImageClassifier, ModelInfo, Shape
 
 # the paper's column A: channels of the 3x3 convolutions before each max-pooling
 STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))
 
 
-class VGG11(Network):
+class VGG11(ImageClassifier):
     """torchvision's layout and initialisation: five convolution stages, average pooling to 7x7, two layers of 4096.
 
     Deviations: FedCorr's released code keeps a 1000-way output; here the head has one output per class.

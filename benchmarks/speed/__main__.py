@@ -10,7 +10,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, as benchmarks.run does
 
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 HELP = """How fast the suite is, against hand-written loops that do the same work with nothing around it.
 
@@ -41,9 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(arguments: Sequence[str]) -> int:
     from rich.console import Console
 
-    from benchmarks.record import versions, write_json
-    from benchmarks.speed.parts import PARTS
+    from benchmarks.records.files import write_json
+    from benchmarks.records.record import versions
     from benchmarks.speed.show import draw, tables
+    from benchmarks.speed.suites import PARTS
 
     if {"-h", "--help"} & set(arguments):
         print(HELP.format(parts=", ".join(PARTS)))

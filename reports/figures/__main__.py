@@ -9,15 +9,15 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.config import SCALES
-from benchmarks.errors import UserError
+from benchmarks.config.schema import SCALES
+from methods.core.errors import UserError
 from reports import cli
-from reports.figures import accuracy, detection, scenes, style
-from reports.load import load
-from reports.pivot import select
+from reports.figures import accuracy, detection, scenarios, style
+from reports.frame.load import load
+from reports.frame.pivot import select
 
 FIGURES: dict[str, Callable[[pd.DataFrame, list[str]], Figure]] = {
-    "fedcorr_figure2": scenes.partitions,
+    "fedcorr_figure2": scenarios.partitions,
     "fedcorr_figure3": detection.lid_scores,
     "fedcorr_figure4": accuracy.combined,
     "fedcorr_figure5": detection.lid_by_model,
@@ -25,8 +25,8 @@ FIGURES: dict[str, Callable[[pd.DataFrame, list[str]], Figure]] = {
     "fedcorr_figure7": detection.noise_levels,
     "fedcorr_figure8": detection.label_correction,
     "fedcorr_figure9": accuracy.stages,
-    "fedcorr_figure10": scenes.sorted_partitions,
-    "lsg_figure4": scenes.transitions,
+    "fedcorr_figure10": scenarios.sorted_partitions,
+    "lsg_figure4": scenarios.transitions,
     "lsg_figure5": accuracy.distillation_weight,
     "fedcnml_figure2": detection.neighbours_and_lid,
     "fedcnml_figure3": detection.neighbours_by_noise,

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 from reports.figures import style
 from reports.figures.extract import Ranks, band, over_seeds, ranks, stage_ends
 from reports.figures.select import (
@@ -25,8 +25,8 @@ from reports.figures.select import (
     some,
     variants,
 )
-from reports.load import read_curve
-from reports.statistics import LEVEL
+from reports.frame.load import read_curve
+from reports.frame.statistics import LEVEL
 
 COMMUNICATION = "communication (client participations)"
 ACCURACY = "test accuracy, %"

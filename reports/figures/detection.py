@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 from reports.figures import style
 from reports.figures.extract import (
     COUNTS,
@@ -26,7 +26,7 @@ from reports.figures.extract import (
     read_scene,
     transition_shares,
 )
-from reports.figures.scenes import colour_bar, heat_map
+from reports.figures.scenarios import colour_bar, heat_map
 from reports.figures.select import PAPER, Row, caption, nearest, nearness, rows_of, settings, some
 
 LID, CUMULATIVE = "LID score", "cumulative LID score"

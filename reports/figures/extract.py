@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.errors import UserError
-from reports.statistics import Ranking, mean, ranking, sample_std
+from methods.core.errors import UserError
+from reports.frame.statistics import Ranking, mean, ranking, sample_std
 
 Scene = Mapping[str, np.ndarray]
 Entry = Mapping[str, Any]  # a line of the journal

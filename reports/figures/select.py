@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.errors import UserError
-from reports.load import flatten
-from reports.pivot import text
+from methods.core.errors import UserError
+from reports.frame.load import flatten
+from reports.frame.pivot import text
 
 Row = dict[str, Any]  # a run, as reports.load has it
 Setting = tuple[tuple[str, str], ...]

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 from reports import cli
 from reports.page.collect import page
-from reports.page.running import quiet
+from reports.page.unfinished import quiet
 from reports.page.write import write
 
 DEFAULTS = {"runs": "runs", "out": "runs/page.html", "watch": "false", "every": "10"}

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.config import SCALES
-from benchmarks.errors import UserError
-from benchmarks.record import read_record
+from benchmarks.config.schema import SCALES
+from benchmarks.records.record import read_record
+from methods.core.errors import UserError
 from reports.figures import style
 from reports.figures.extract import read_scene
 from reports.figures.select import Row, rows_of
-from reports.grid import html
-from reports.load import Runs, load, read_curve
-from reports.page import cells, traces
-from reports.page.running import running
+from reports.frame.load import Runs, load, read_curve
+from reports.page import leaderboard, traces
+from reports.page.unfinished import running
 from reports.published import load as published
 from reports.published import names
-from reports.results import collect
-from reports.tables import grid
+from reports.tables.comparison import grid
+from reports.tables.rendering import html
+from reports.tables.results import collect
 
 POINTS, FINEST, COARSEST = 60_000, 400, 60  # of all curves together; of one curve
 COSTS = (
@@ -51,24 +51,26 @@ def page(folders: Sequence[str]) -> Page:
         warnings.append(f"no run below {', '.join(folders)}: the page is empty")
     scenes: dict[str, int] = {}
     limit = max(COARSEST, min(FINEST, POINTS // max(len(rows), 1)))
-    groups = cells.grouped(rows)
+    groups = leaderboard.grouped(rows)
     order = sorted(groups, key=lambda setting: (-len(groups[setting]), setting))
-    described = cells.describe_settings(
+    described = leaderboard.describe_settings(
         order, [next(iter(groups[setting].values()))[0] for setting in order]
     )
     for entry, setting in zip(described, order, strict=True):
         variants_of = groups[setting]
-        versus = cells.versus_baseline(variants_of)
+        versus = leaderboard.versus_baseline(variants_of)
         entry["cells"] = []
         for label, (variant, members) in zip(
-            cells.labels(variants_of), variants_of.items(), strict=True
+            leaderboard.labels(variants_of), variants_of.items(), strict=True
         ):
-            line = cells.cell(setting, variant, label, members) | {"versus": versus.get(variant)}
+            line = leaderboard.cell(setting, variant, label, members) | {
+                "versus": versus.get(variant)
+            }
             entry["cells"].append(
                 line | {"runs": [_run(row, limit, scenes, warnings) for row in members]}
             )
     data = {
-        "baseline": cells.BASELINE,
+        "baseline": leaderboard.BASELINE,
         "settings": described,
         "scenes": [json.loads(text) for text in scenes],
         "tables": _tables(runs, warnings),
@@ -87,14 +89,15 @@ def _run(row: Row, limit: int, scenes: dict[str, int], warnings: list[str]) -> d
         "reason": row["reason"],
     }
     found |= {
-        name: cells.number(row.get(f"summary.{name}")) for name in (*cells.ACCURACIES, "best_round")
+        name: leaderboard.number(row.get(f"summary.{name}"))
+        for name in (*leaderboard.ACCURACIES, "best_round")
     }
-    found["rounds"] = cells.number(row.get("rounds"))
-    found["participations"] = cells.number(row.get("cost.participations"))
+    found["rounds"] = leaderboard.number(row.get("rounds"))
+    found["participations"] = leaderboard.number(row.get("cost.participations"))
     found["cost"] = {
         name: value
         for name in COSTS
-        if (value := cells.number(row.get(f"cost.{name}"))) is not None
+        if (value := leaderboard.number(row.get(f"cost.{name}"))) is not None
     }
     found["time"] = {
         name: value
@@ -105,7 +108,7 @@ def _run(row: Row, limit: int, scenes: dict[str, int], warnings: list[str]) -> d
         "hash": row.get("scene.hash"),
         "convention": row.get("scene.noise_convention"),
     }
-    found["scene"]["wrong"] = cells.number(row.get("scene.wrong_labels"))
+    found["scene"]["wrong"] = leaderboard.number(row.get("scene.wrong_labels"))
     done = row["status"] == "done"  # others may have ended before there was anything to be written
     if done:
         found["confusion"] = traces.confusion((read_record(row["folder"]) or {}).get("confusion"))
@@ -144,7 +147,7 @@ def _tables(runs: Runs, warnings: list[str]) -> list[dict[str, Any]]:
 def _looks(described: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Colours, dashes and markers of the figures, and each label's place in their cycles: the same in every setting."""
     every = {line["label"] for entry in described for line in entry["cells"]}
-    order = sorted(every, key=lambda label: (label != cells.BASELINE, " " in label, label))
+    order = sorted(every, key=lambda label: (label != leaderboard.BASELINE, " " in label, label))
     dashes = [
         DASHES[dash] if isinstance(dash, str) else [2 * length for length in dash[1]]
         for dash in style.DASHES

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from reports.configure import SCIENCE, NotConfigured, configured
-from reports.load import flatten
-from reports.matching import ABSENT, differences
+from reports.frame.load import flatten
 from reports.published import WORLD
+from reports.tables.matching import ABSENT, differences
 
 WORD = re.compile(r"[\w./+-]+")
 

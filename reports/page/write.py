@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import write_whole
+from benchmarks.records.files import atomic_write
 
 HERE = Path(__file__).parent
 STYLES = ("vendor/uPlot.min.css", "assets/page.css", "assets/detail.css")
@@ -48,7 +48,7 @@ def embedded(data: Any) -> str:
 def write(path: Path, data: dict[str, Any]) -> int:
     """Whole or not at all, so that a browser never loads half a page. Returns the size in bytes."""
     content = document(data).encode()
-    write_whole(path, content)
+    atomic_write(path, content)
     return len(content)
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import executors
-from benchmarks.fleet import EPOCH_CHUNK, LocalClient, Meter, size_in_bytes
-from benchmarks.runner import Run
-from methods.base import Batch, Client, Payload, Reply, RoundContext
+from benchmarks.federation.client import EPOCH_CHUNK, ImageSplit, LocalClient
+from benchmarks.federation.cost import CostMeter, size_in_bytes
+from benchmarks.loop.runner import Run
+from methods.core.contract import Batch, Client, Payload, Reply, RoundContext
 
 
 def streams(seed: int = 0) -> tuple[torch.Generator, torch.Generator]:
@@ -81,7 +81,7 @@ def test_long_epoch_is_made_in_chunks_without_a_seam(
         labels,
         labels,
         {},
-        executors.Pictures(digits.train, digits.views),
+        ImageSplit(digits.train, digits.views),
         10,
         lambda: pytest.fail("no network is needed"),
     )
@@ -216,7 +216,7 @@ def test_meter_counts_visits_models_bytes_and_samples(open_run: Callable[..., Ru
     ctx, ids = run.context("train"), [1, 2, 5, 7]
     run.fleet.ask(ids, run.method.local_update, run.method.payload, ctx, participation=True)
     size, samples = 4 * len(run.method.models["model"]), int(run.fleet.sizes[ids].sum())
-    expected = Meter(
+    expected = CostMeter(
         participations=4,
         models_down=4,
         models_up=4,
@@ -234,7 +234,7 @@ def test_meter_counts_what_methods_send_besides(open_run: Callable[..., Run]) ->
     ids = run.method.select(run.fleet, ctx)
     size = 4 * len(run.method.models["model"])
     everyone = int(run.fleet.sizes.sum())
-    assert run.fleet.meter == Meter(
+    assert run.fleet.meter == CostMeter(
         contacts=8, models_down=8, bytes_down=8 * size, bytes_up=8 * 8, samples_scored=everyone
     )
     run.fleet.ask(ids, run.method.local_update, run.method.payload, ctx, participation=True)

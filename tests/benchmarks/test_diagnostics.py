@@ -9,11 +9,11 @@ import torch
 from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
 import noise
-from benchmarks import diagnostics
-from benchmarks.executors import Executor
-from benchmarks.fleet import Fleet
-from benchmarks.scene import Scene
-from methods.base import Diagnosis
+from benchmarks.executors.base import Executor
+from benchmarks.federation.pool import ClientPool
+from benchmarks.loop import diagnostics
+from benchmarks.scenario.scenario import Scenario
+from methods.core.contract import Diagnosis
 
 # Ten samples on four clients; sample 9 belongs to nobody. Clients 1 and 3 are noisy: samples 3, 4, 8 (and 9) are wrong.
 CLEAN = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0])
@@ -22,25 +22,25 @@ PARTS = [np.array([0, 1, 2]), np.array([3, 4, 5]), np.array([6]), np.array([7, 8
 
 
 @pytest.fixture
-def scene() -> Scene:
+def scene() -> Scenario:
     record = noise.record(CLEAN, GIVEN, np.array([0.0, 0.7, 0.0, 0.5]), PARTS, 3, "by hand")
-    return Scene(PARTS, CLEAN, record, 3)
+    return Scenario(PARTS, CLEAN, record, 3)
 
 
-def fleet(changed: Mapping[int, list[Any]]) -> Fleet:
+def fleet(changed: Mapping[int, list[Any]]) -> ClientPool:
     """Some clients have changed their labels; nobody is asked for anything, so nothing needs an executor."""
     labels = {k: torch.tensor(values) for k, values in changed.items()}
-    return Fleet(
+    return ClientPool(
         cast(Executor, None),
         PARTS,
         torch.from_numpy(GIVEN),
         torch.zeros,
-        drops_nonfinite=False,
+        skip_nonfinite_updates=False,
         changed_labels=labels,
     )
 
 
-def test_detection_of_clients(scene: Scene) -> None:
+def test_detection_of_clients(scene: Scenario) -> None:
     """Held noisy: 0, 1, 3. Hits 2 of 3 found, 2 of 2 there are; F1 = 2 * 2 / (3 + 2)."""
     scores = diagnostics.client_scores(Diagnosis(noisy_clients=[0, 1, 3]), scene)
     assert scores == {
@@ -54,7 +54,7 @@ def test_detection_of_clients(scene: Scene) -> None:
     )
 
 
-def test_nothing_found_and_nothing_to_find(scene: Scene) -> None:
+def test_nothing_found_and_nothing_to_find(scene: Scenario) -> None:
     assert diagnostics.client_scores(Diagnosis(noisy_clients=[]), scene) == {
         "clients/precision": 0.0,
         "clients/recall": 0.0,
@@ -65,7 +65,7 @@ def test_nothing_found_and_nothing_to_find(scene: Scene) -> None:
     assert diagnostics.client_scores(Diagnosis(), scene) == {}
 
 
-def test_auroc_counts_ties_half(scene: Scene) -> None:
+def test_auroc_counts_ties_half(scene: Scenario) -> None:
     """Noisy clients score 3 and 1, clean ones 1 and 0: of four pairs three are won and one is a tie, (3 + 0.5) / 4."""
     scores = diagnostics.client_scores(
         Diagnosis(client_scores=np.array([1.0, 3.0, 0.0, 1.0])), scene
@@ -77,18 +77,18 @@ def test_auroc_counts_ties_half(scene: Scene) -> None:
     assert diagnostics.auroc(np.ones(50), truth) == 0.5
 
 
-def test_auroc_needs_both_kinds(scene: Scene) -> None:
-    clean = Scene(PARTS, CLEAN, noise.record(CLEAN, CLEAN, np.zeros(4), PARTS, 3, "none"), 3)
+def test_auroc_needs_both_kinds(scene: Scenario) -> None:
+    clean = Scenario(PARTS, CLEAN, noise.record(CLEAN, CLEAN, np.zeros(4), PARTS, 3, "none"), 3)
     assert diagnostics.client_scores(Diagnosis(client_scores=np.arange(4)), clean) == {}
 
 
-def test_error_of_the_noise_rates(scene: Scene) -> None:
+def test_error_of_the_noise_rates(scene: Scenario) -> None:
     """True rates 0, 2/3, 0, 1/2 against 0, 1/3, 0.1, 1/2: mean of 0, 1/3, 0.1, 0."""
     scores = diagnostics.client_scores(Diagnosis(noise_rates=np.array([0, 1 / 3, 0.1, 0.5])), scene)
     assert scores == {"clients/rate_error": pytest.approx((1 / 3 + 0.1) / 4)}
 
 
-def test_detection_of_samples_is_over_the_judged_clients(scene: Scene) -> None:
+def test_detection_of_samples_is_over_the_judged_clients(scene: Scenario) -> None:
     """Clients 1 and 2 are judged: found are samples 3 and 6, wrong are 3 and 4. One hit of two found, of two there are."""
     masks = {1: np.array([True, False, False]), 2: np.array([True])}
     assert diagnostics.sample_scores(masks, scene) == {
@@ -99,7 +99,7 @@ def test_detection_of_samples_is_over_the_judged_clients(scene: Scene) -> None:
     assert diagnostics.sample_scores({}, scene) == diagnostics.sample_scores(None, scene) == {}
 
 
-def test_correction_of_labels_is_over_all_clients(scene: Scene) -> None:
+def test_correction_of_labels_is_over_all_clients(scene: Scenario) -> None:
     """Nine samples, six right as given. Client 1: 3 and 4 repaired, 5 spoilt; client 3: 8 replaced by another wrong label. Then 7 are right."""
     labels = {1: np.array([0, 1, 0]), 3: np.array([1, 1])}
     scores = diagnostics.label_scores(labels, fleet({}), scene)
@@ -111,7 +111,7 @@ def test_correction_of_labels_is_over_all_clients(scene: Scene) -> None:
     }
 
 
-def test_working_labels_are_scored_when_the_method_names_none(scene: Scene) -> None:
+def test_working_labels_are_scored_when_the_method_names_none(scene: Scenario) -> None:
     soft = [[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.0, 0.1, 0.9]]  # arg max 0, 1, 2: all true
     scores = diagnostics.label_scores(None, fleet({1: soft}), scene)
     assert scores == {
@@ -126,7 +126,7 @@ def test_working_labels_are_scored_when_the_method_names_none(scene: Scene) -> N
     )
 
 
-def test_audit_of_changed_labels(scene: Scene) -> None:
+def test_audit_of_changed_labels(scene: Scenario) -> None:
     """Client 1 held labels 0 2 2 (sample 4 wrong, true 0 1 2) and now holds 0 1 1; the mask found 4 and 5. Client 3 keeps 1 0, its 8 wrong."""
     audit = diagnostics.label_audit(
         fleet({1: [0, 1, 1]}),
@@ -139,7 +139,7 @@ def test_audit_of_changed_labels(scene: Scene) -> None:
     assert audit["sample_detection"] == [[1, 1, 1, 0, 1]]
 
 
-def test_audit_judges_by_the_given_labels_where_none_changed_before(scene: Scene) -> None:
+def test_audit_judges_by_the_given_labels_where_none_changed_before(scene: Scenario) -> None:
     """As given, samples 3 and 4 are wrong and 5 is right; the mask has 3 and 5."""
     audit = diagnostics.label_audit(
         fleet({1: [0, 2, 2]}), {}, {1: np.array([True, False, True])}, scene
@@ -147,7 +147,7 @@ def test_audit_judges_by_the_given_labels_where_none_changed_before(scene: Scene
     assert audit["sample_detection"] == [[1, 1, 1, 1, 0]]
 
 
-def test_no_audit_without_a_change(scene: Scene) -> None:
+def test_no_audit_without_a_change(scene: Scenario) -> None:
     assert diagnostics.label_audit(fleet({}), {}, {1: np.zeros(3, dtype=bool)}, scene) == {}
     assert diagnostics.label_audit(fleet({1: [1, 2, 2]}), {}, None, scene) == {}, (
         "the labels as given"
@@ -158,7 +158,7 @@ def test_no_audit_without_a_change(scene: Scene) -> None:
     )
 
 
-def test_all_scores_together(scene: Scene) -> None:
+def test_all_scores_together(scene: Scenario) -> None:
     diagnosis = Diagnosis(
         noisy_clients=[1], noisy_samples={2: np.array([False])}, values={"cutoff": 0.25}
     )
@@ -175,6 +175,6 @@ def test_all_scores_together(scene: Scene) -> None:
 
 def test_samples_without_a_client_are_not_held() -> None:
     held = diagnostics.held(
-        Scene(PARTS, CLEAN, noise.record(CLEAN, GIVEN, np.zeros(4), PARTS, 3, "by hand"), 3)
+        Scenario(PARTS, CLEAN, noise.record(CLEAN, GIVEN, np.zeros(4), PARTS, 3, "by hand"), 3)
     )
     assert held.tolist() == [True] * 9 + [False]

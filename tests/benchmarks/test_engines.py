@@ -12,10 +12,11 @@ from running import learnt, loop
 from torch import Tensor, nn
 
 from benchmarks import models
-from benchmarks.compiled import CompiledEngine
-from benchmarks.config import RunConfig
-from benchmarks.errors import UserError
-from methods.network import Network, Pure
+from benchmarks.config.schema import RunConfig
+from benchmarks.engine.compiled import CompiledEngine
+from benchmarks.engine.functional import FunctionalModule
+from methods.core.errors import UserError
+from methods.core.flat_model import FlatModel
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
 
@@ -41,7 +42,7 @@ def images(count: int = 6, seed: int = 0) -> Tensor:
     return torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
 
 
-def a_step(net: Network, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def a_step(net: FlatModel, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     net.train().grad.zero_()
     output = net(x)
     (output**2).sum().backward()
@@ -57,7 +58,7 @@ def close(first: Any, second: Any, tolerance: float = 2e-5) -> bool:
 
 @pytest.mark.parametrize("part", ["forward", "features"])
 def test_a_pure_pass_gives_output_gradient_and_batch_norm_statistics(part: str) -> None:
-    net, pure = Network(module()).train(), Pure(module(), part)
+    net, pure = FlatModel(module()).train(), FunctionalModule(module(), part)
     weights = net.weights.clone().requires_grad_()
     output, buffers = pure.run(weights, net.buffers.clone(), images())
     (gradient,) = torch.autograd.grad((output**2).sum(), weights)
@@ -66,7 +67,7 @@ def test_a_pure_pass_gives_output_gradient_and_batch_norm_statistics(part: str) 
     assert (
         torch.equal(output, expected)
         and torch.equal(buffers, net.buffers)
-        and not torch.equal(buffers, Network(module()).buffers)
+        and not torch.equal(buffers, FlatModel(module()).buffers)
     )
     assert torch.allclose(gradient, net.grad, atol=1e-6)
 
@@ -74,7 +75,7 @@ def test_a_pure_pass_gives_output_gradient_and_batch_norm_statistics(part: str) 
 @needs_compiler
 def test_the_compiled_engine_equals_the_module_and_leaves_short_batches_to_it() -> None:
     engine = CompiledEngine(module, batch_size=6)
-    net, plain = Network(module(), engine), Network(module())
+    net, plain = FlatModel(module(), engine), FlatModel(module())
     for count in (6, 5):
         assert close(a_step(net, images(count)), a_step(plain, images(count)))
         net.load(plain.vector)
@@ -103,7 +104,7 @@ def test_a_compiled_run_equals_a_plain_one_and_repeats_to_the_byte_whatever_the_
 def test_auto_compiles_long_runs_only(
     configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from benchmarks import compiled
+    from benchmarks.engine import compiled
 
     monkeypatch.setattr(compiled.CompiledEngine, "prepare", lambda self, shape: None)
     monkeypatch.setattr(compiled.shutil, "which", lambda name: f"/usr/bin/{name}")
@@ -140,8 +141,8 @@ def test_compiling_does_not_change_the_identity_of_a_run(
 
 @pytest.mark.parametrize("name", ["lenet5", "cnn9", "mlp", "digits_cnn", "resnet18"])
 def test_networks_have_a_pure_form(name: str) -> None:
-    net = Network(models.build(name, 4, (3, 32, 32)))
-    output, buffers = Pure(net.module, "forward").run(
+    net = FlatModel(models.build(name, 4, (3, 32, 32)))
+    output, buffers = FunctionalModule(net.module, "forward").run(
         net.weights, net.buffers, torch.zeros(2, 3, 32, 32)
     )
     assert output.shape == (2, 4) and buffers.shape == net.buffers.shape

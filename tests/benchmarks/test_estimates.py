@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks import grid
-from benchmarks.config import RunConfig
-from benchmarks.estimates import Estimate, duration, estimate, measured, total
+from benchmarks.config import sweep
+from benchmarks.config.schema import RunConfig
+from benchmarks.records.estimates import Estimate, duration, estimate, measured, total
 from benchmarks.run import main
 
 CELL = ["scale=smoke", "executor=serial"]  # 8 clients, 32 participations of one epoch
 
 
 def configured(*overrides: str) -> RunConfig:
-    ((_, config),) = grid.expand([*CELL, *overrides])
+    ((_, config),) = sweep.expand([*CELL, *overrides])
     return config
 
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks import diagnostics, evaluation, models
-from benchmarks.executors import Processes
-from benchmarks.runner import Run
-from methods.network import Network
+from benchmarks import models
+from benchmarks.executors.processes import ProcessExecutor
+from benchmarks.loop import diagnostics, evaluation
+from benchmarks.loop.runner import Run
+from methods.core.flat_model import FlatModel
 
 
 def plain_loop(
@@ -19,7 +20,7 @@ def plain_loop(
 ) -> tuple[float, float, np.ndarray]:
     """Accuracy, loss and predictions, one image at a time, from the mean of the networks' probabilities."""
     nets = [
-        Network(models.build("digits_cnn", 10, run.dataset.shape)).load(vector).eval()
+        FlatModel(models.build("digits_cnn", 10, run.dataset.shape)).load(vector).eval()
         for vector in serving.values()
     ]
     right, loss, tops = 0, 0.0, []
@@ -72,7 +73,7 @@ def test_workers_share_the_test_without_changing_it(trained: Run) -> None:
     """1437 samples are three batches of 500: two workers get two and one."""
     index = torch.arange(len(trained.dataset.train))
     top, log_likelihood = evaluation.predict(trained.executor, trained.method, "train", index)
-    pool = Processes(trained.executor._workshop, 2)  # type: ignore[attr-defined]
+    pool = ProcessExecutor(trained.executor._workshop, 2)  # type: ignore[attr-defined]
     try:
         spread_top, spread = evaluation.predict(pool, trained.method, "train", index)
     finally:

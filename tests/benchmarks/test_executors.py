@@ -10,11 +10,13 @@ import pytest
 import torch
 from running import SilentTracker, learnt, loop, plain, timeless
 
-from benchmarks import grid
-from benchmarks.config import RunConfig
-from benchmarks.executors import Prediction, Processes, WorkerError, Workshop, dumps
-from benchmarks.runner import Run, run_cell
-from methods.base import Client, Diverged, Payload, Reply, RoundContext
+from benchmarks.config import sweep
+from benchmarks.config.schema import RunConfig
+from benchmarks.executors.processes import ProcessExecutor, WorkerError
+from benchmarks.executors.serialization import dumps
+from benchmarks.federation.worker import PredictionTask, WorkerContext
+from benchmarks.loop.runner import Run, execute_run
+from methods.core.contract import Client, DivergenceError, Payload, Reply, RoundContext
 from methods.fedavg import FedAvg
 
 
@@ -29,7 +31,7 @@ class Troubled(FedAvg):
         return client.reply({}, id=client.id)
 
     def diverges(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        raise Diverged("round 0 (train): client 3 is lost")
+        raise DivergenceError("round 0 (train): client 3 is lost")
 
     def cannot_be_sent(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         return client.reply({}, function=lambda: None)
@@ -47,9 +49,9 @@ class Troubled(FedAvg):
 def troubled(open_run: Callable[..., Run]) -> Iterator[Run]:
     """A run over two processes whose client half is troubled."""
     run = open_run("executor=serial")
-    shop: Workshop = run.executor._workshop  # type: ignore[attr-defined]
+    shop: WorkerContext = run.executor._workshop  # type: ignore[attr-defined]
     shop.method = Troubled(run.method.params)
-    run.executor = run.fleet.executor = Processes(shop, 2)
+    run.executor = run.fleet.executor = ProcessExecutor(shop, 2)
     yield run
     run.executor.close()
     assert not any(process.is_alive() for process in run.executor._processes)
@@ -80,7 +82,7 @@ def test_error_in_a_worker_is_told_with_its_traceback_and_the_pool_survives(trou
 
 
 def test_divergence_in_a_worker_stays_a_divergence(troubled: Run) -> None:
-    with pytest.raises(Diverged, match=r"round 0 \(train\): client 3 is lost"):
+    with pytest.raises(DivergenceError, match=r"round 0 \(train\): client 3 is lost"):
         ask(troubled, Troubled.diverges, [3, 4])
 
 
@@ -109,7 +111,7 @@ def test_worker_killed_between_two_tasks_is_told(troubled: Run) -> None:
 def test_closing_ends_workers_that_are_still_busy(troubled: Run) -> None:
     """One worker dies while the other has 0.3 s to go; closing waits for it, and it finds nobody to answer."""
     executor = troubled.executor
-    assert isinstance(executor, Processes)
+    assert isinstance(executor, ProcessExecutor)
     ctx = troubled.context("train")
     with pytest.raises(WorkerError):
         troubled.fleet.ask(
@@ -132,10 +134,10 @@ def test_failure_reads_the_same_wherever_it_happens(
 ) -> None:
     monkeypatch.setattr(FedAvg, "batch_loss", Troubled.fails)
     config = configure(*executor)
-    record = run_cell(config, SilentTracker(config.run_dir))
+    record = execute_run(config, SilentTracker(config.run_dir))
     assert (
         record["status"] == "failed"
-        and record["reason"] == "AttributeError: 'Network' object has no attribute 'id'"
+        and record["reason"] == "AttributeError: 'FlatModel' object has no attribute 'id'"
     )
     assert "Traceback" in (config.run_dir / "log.txt").read_text()
 
@@ -158,7 +160,7 @@ def test_number_of_workers_does_not_change_a_byte(
 
 @pytest.fixture(scope="module")
 def serial(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
-    ((_, config),) = grid.expand(
+    ((_, config),) = sweep.expand(
         [
             "scale=smoke",
             "executor=serial",
@@ -189,7 +191,7 @@ def test_tensors_of_every_kind_survive_the_way_to_a_worker() -> None:
 def test_dropout_draws_from_a_stream_of_the_task(open_run: Callable[..., Run]) -> None:
     """The same task gives the same bytes whatever was drawn before it, and whether or not its network had to be built first."""
     run = open_run()
-    shop: Workshop = run.executor._workshop  # type: ignore[attr-defined]
+    shop: WorkerContext = run.executor._workshop  # type: ignore[attr-defined]
     shop.build_module = lambda: torch.nn.Sequential(
         torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(64, 10)
     )
@@ -219,10 +221,10 @@ def test_dropout_that_stays_on_in_evaluation_draws_from_a_stream_of_the_samples(
         torch.nn.Flatten(), AlwaysOn(), torch.nn.Linear(64, 10)
     )  # type: ignore[attr-defined]
     model = {"model": torch.linspace(-1, 1, 650)}
-    (whole,) = run.executor.run([Prediction(model, "train", torch.arange(1000))])
+    (whole,) = run.executor.run([PredictionTask(model, "train", torch.arange(1000))])
     torch.manual_seed(5)
     first, second = run.executor.run(
-        [Prediction(model, "train", part) for part in torch.arange(1000).split(500)]
+        [PredictionTask(model, "train", part) for part in torch.arange(1000).split(500)]
     )
     assert torch.equal(
         whole.log_likelihood, torch.cat([first.log_likelihood, second.log_likelihood])
@@ -234,7 +236,7 @@ def test_predictions_do_not_depend_on_how_they_are_cut(open_run: Callable[..., R
     run = open_run()
     cuts = (torch.arange(360), torch.arange(180), torch.arange(180, 360))
     whole, first, second = run.executor.run(
-        [Prediction(run.method.models, "test", index) for index in cuts]
+        [PredictionTask(run.method.models, "test", index) for index in cuts]
     )
     assert torch.equal(whole.top, torch.cat([first.top, second.top]))
     assert torch.allclose(

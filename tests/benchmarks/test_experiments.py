@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import experiments, grid
-from benchmarks.config import RunConfig
-from benchmarks.errors import UserError
+from benchmarks.config import experiments, sweep
+from benchmarks.config.schema import RunConfig
+from methods.core.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf"
 NAMES = experiments.names(CONF)
 
 
 def composed(cell: list[str], scale: str) -> RunConfig:
-    ((_, config),) = grid.expand([*cell, f"scale={scale}"])
+    ((_, config),) = sweep.expand([*cell, f"scale={scale}"])
     return config
 
 
@@ -53,7 +53,7 @@ def test_the_command_line_wins_and_choosing_a_group_drops_what_was_set_inside_it
 
 
 def test_cells_compose_and_know_their_experiment() -> None:
-    cells = grid.expand(["experiment=fedcorr_table9", "scale=smoke", "seed=1,2"])
+    cells = sweep.expand(["experiment=fedcorr_table9", "scale=smoke", "seed=1,2"])
     assert len(cells) == 2 * 7
     assert {config.part_of for _, config in cells} == {"fedcorr_table9"}
     assert len({config.run_id for _, config in cells}) == len(cells)
@@ -61,7 +61,7 @@ def test_cells_compose_and_know_their_experiment() -> None:
 
 def test_an_unknown_experiment_is_one_line() -> None:
     with pytest.raises(UserError, match="experiment=fedcorr_table99 is not legal; did you mean"):
-        grid.expand(["experiment=fedcorr_table99"])
+        sweep.expand(["experiment=fedcorr_table99"])
 
 
 def test_a_cell_that_two_rows_share_is_run_once(tmp_path: Path) -> None:

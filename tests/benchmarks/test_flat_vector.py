@@ -9,9 +9,9 @@ from torch.nn import functional
 
 from benchmarks import models
 from benchmarks.models.base import BatchNorm
-from methods.base import TrainParams
-from methods.local import Optimizer, clip
-from methods.network import Network
+from methods.core.contract import TrainParams
+from methods.core.flat_model import FlatModel
+from methods.core.training import Optimizer, clip
 
 
 def small_module() -> nn.Module:
@@ -26,7 +26,7 @@ def images(count: int = 6, seed: int = 1) -> Tensor:
 
 
 def test_vector_is_weights_first_then_float_buffers() -> None:
-    net = Network(small_module())
+    net = FlatModel(small_module())
     assert net.num_trainable == (6 + 3) + (3 + 3) + (6 + 2) == len(net.weights) == len(net.grad)
     assert len(net.vector) == net.num_trainable + 6 and net.vector.dtype == torch.float32
     assert torch.equal(net.vector[net.num_trainable :], torch.tensor([0.0] * 3 + [1.0] * 3)), (
@@ -36,7 +36,7 @@ def test_vector_is_weights_first_then_float_buffers() -> None:
 
 
 def test_vector_and_module_share_their_memory() -> None:
-    net = Network(small_module())
+    net = FlatModel(small_module())
     parameters = list(net.module.parameters())
     net.weights.fill_(0.5)
     assert all(torch.equal(parameter, torch.full_like(parameter, 0.5)) for parameter in parameters)
@@ -51,7 +51,7 @@ def test_vector_and_module_share_their_memory() -> None:
 
 def test_backward_fills_the_flat_gradient_and_batch_norm_the_vector() -> None:
     module = small_module()
-    net = Network(copy.deepcopy(module))
+    net = FlatModel(copy.deepcopy(module))
     labels = torch.tensor([0, 1] * 3)
     functional.cross_entropy(module(images()), labels).backward()
     functional.cross_entropy(net(images()), labels).backward()
@@ -75,7 +75,7 @@ def test_backward_fills_the_flat_gradient_and_batch_norm_the_vector() -> None:
 
 
 def test_loading_copies_and_remembers_where_it_started() -> None:
-    net = Network(small_module())
+    net = FlatModel(small_module())
     received = torch.linspace(-1, 1, len(net.vector))
     before = received.clone()
     net.load(received)
@@ -85,7 +85,7 @@ def test_loading_copies_and_remembers_where_it_started() -> None:
 
 
 def test_single_value_per_channel_trains_with_running_statistics_and_leaves_them() -> None:
-    net = Network(small_module()).train()
+    net = FlatModel(small_module()).train()
     net(images())
     before = net.vector.clone()
     one = net(images(1))
@@ -95,7 +95,7 @@ def test_single_value_per_channel_trains_with_running_statistics_and_leaves_them
 
 @pytest.mark.parametrize("name", ["resnet18", "mlp"])
 def test_models_of_the_suite_come_apart_into_features_and_head(name: str) -> None:
-    net = Network(models.build(name, 4, (3, 32, 32))).eval()
+    net = FlatModel(models.build(name, 4, (3, 32, 32))).eval()
     x = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         features = net.features(x)
@@ -118,7 +118,7 @@ def test_models_of_the_suite_come_apart_into_features_and_head(name: str) -> Non
 def test_optimiser_equals_torch(settings: dict[str, float | str]) -> None:
     train = TrainParams(**{"lr": 0.1, **settings})  # type: ignore[arg-type]
     module = small_module()
-    net = Network(copy.deepcopy(module))
+    net = FlatModel(copy.deepcopy(module))
     ours = Optimizer(net, train, train.lr)
     theirs: torch.optim.Optimizer
     if train.optimizer == "adam":
@@ -148,7 +148,7 @@ def test_optimiser_equals_torch(settings: dict[str, float | str]) -> None:
 def test_clipping_equals_torch() -> None:
     for limit in (0.1, 100.0):
         module = small_module()
-        net = Network(copy.deepcopy(module))
+        net = FlatModel(copy.deepcopy(module))
         for model in (module, net):
             functional.cross_entropy(model(images()), torch.tensor([0, 1] * 3)).backward()
         nn.utils.clip_grad_norm_(module.parameters(), limit)

@@ -14,11 +14,12 @@ import pytest
 from rich.console import Console
 from running import PLUGIN
 
-from benchmarks import grid, tracking
+from benchmarks.config import sweep
 from benchmarks.run import main, run_experiment
-from benchmarks.tracking import Tracker
-from methods import registry
-from methods.base import Reply, RoundContext
+from benchmarks.tracking import tracker as tracker_module
+from benchmarks.tracking.tracker import Tracker
+from methods.core import registry
+from methods.core.contract import Reply, RoundContext
 from methods.fedavg import FedAvg
 
 ROOT = Path(__file__).parent.parent.parent
@@ -145,7 +146,7 @@ def test_configuration_is_printed_and_nothing_run(
 
 
 def test_cells_come_in_the_order_of_the_command(tmp_path: Path) -> None:
-    cells = grid.expand(
+    cells = sweep.expand(
         [*SMALL, "method=fedprox,fedavg", "seed=range(1,3)", f"runs_dir={tmp_path}"]
     )
     assert [(config.method.name, config.seed) for _, config in cells] == [
@@ -155,13 +156,13 @@ def test_cells_come_in_the_order_of_the_command(tmp_path: Path) -> None:
         ("fedavg", 2),
     ]
     assert len({config.run_id for _, config in cells}) == 4
-    assert grid.sweeps(["seed=1,2", "noise.rho=0.4", "model.hidden=[1,2]"]) == ["seed=1,2"]
+    assert sweep.sweeps(["seed=1,2", "noise.rho=0.4", "model.hidden=[1,2]"]) == ["seed=1,2"]
 
 
 def test_experiment_can_be_imported_and_run(tmp_path: Path) -> None:
     from hydra import compose
 
-    with grid._hydra():
+    with sweep._hydra():
         raw = compose("config", [*SMALL, f"runs_dir={tmp_path}"])
     record = run_experiment(raw)
     assert record["status"] == "done" and records(tmp_path) == {"fedavg": record}
@@ -171,7 +172,7 @@ def test_whoever_had_set_up_hydra_finds_it_as_it_was(hydra_conf: None) -> None:
     from hydra.core.global_hydra import GlobalHydra
 
     before = GlobalHydra.instance().hydra
-    grid.expand(SMALL)
+    sweep.expand(SMALL)
     assert before is not None and GlobalHydra.instance().hydra is before
 
 
@@ -247,7 +248,7 @@ def test_lines_now_and_then_where_there_is_no_terminal(
 ) -> None:
     """Rounds of 6 s, so a line after every second one. What is left is told by the speed since the first sign of life."""
     clock, output = Clock(), StringIO()
-    monkeypatch.setattr(tracking, "time", clock)
+    monkeypatch.setattr(tracker_module, "time", clock)
     tracker = Tracker("fedavg digits", tmp_path, Console(file=output, width=40))
     tracker.plan(40)
     for round in range(1, 6):

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks import kernels
-from benchmarks.errors import UserError
+from benchmarks.engine import kernels
+from methods.core.errors import UserError
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
 
@@ -165,7 +165,7 @@ def test_what_the_kernels_can_do_goes_to_them_and_the_rest_to_torch(
     x = normal(2, 3, 13, 13).to(next(layer.parameters(), torch.zeros(0)).dtype)
     with torch.no_grad():
         expected = layer(x)
-        with kernels.InsteadOfTorch():
+        with kernels.CustomKernelMode():
             assert torch.allclose(layer(x), expected, atol=1e-5)
     assert asked == [fits]
 

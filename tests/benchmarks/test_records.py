@@ -12,21 +12,16 @@ import torch
 import yaml
 from running import SilentTracker
 
-from benchmarks import record as records
-from benchmarks import scene
-from benchmarks.config import RunConfig
+from benchmarks.config.schema import RunConfig
 from benchmarks.data import Dataset
-from benchmarks.record import (
-    CheckpointFile,
-    DamagedRecord,
-    read_record,
-    without_home,
-    write_curve,
-    write_json,
-    write_whole,
-)
-from benchmarks.runner import as_lists, run_cell
-from methods.base import Diagnosis
+from benchmarks.loop import checkpoint as checkpoint_module
+from benchmarks.loop.checkpoint import CheckpointFile
+from benchmarks.loop.runner import as_lists, execute_run
+from benchmarks.records import files
+from benchmarks.records.files import atomic_write, redact_home, write_curve, write_json
+from benchmarks.records.record import CorruptRecordError, read_record
+from benchmarks.scenario import scenario
+from methods.core.contract import Diagnosis
 from methods.fedavg import FedAvg
 
 
@@ -40,12 +35,12 @@ def test_crash_before_the_rename_leaves_the_file_as_it_was(
     def crash(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(records.os, "replace", crash)
+    monkeypatch.setattr(files.os, "replace", crash)
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             write_json(path, {"status": "new"})
     assert json.loads(path.read_text()) == {"status": "old"}
-    monkeypatch.setattr(records.os, "replace", rename)
+    monkeypatch.setattr(files.os, "replace", rename)
     write_json(path, {"status": "new"})
     assert json.loads(path.read_text()) == {"status": "new"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["record.json"], (
@@ -58,17 +53,17 @@ def test_crash_while_a_checkpoint_is_written_leaves_the_one_before(
 ) -> None:
     checkpoint = CheckpointFile(tmp_path)
     checkpoint.save(b"\x80\x04K\x01.")  # the number 1
-    write = write_whole
+    write = atomic_write
 
     def half(path: Path, data: bytes) -> None:
         (path.parent / f".{path.name}.partial").write_bytes(data[:10])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(records, "write_whole", half)
+    monkeypatch.setattr(checkpoint_module, "atomic_write", half)
     with pytest.raises(KeyboardInterrupt):
         checkpoint.save(b"\x80\x04K\x02.")
     assert checkpoint.load() == (1, [])
-    monkeypatch.setattr(records, "write_whole", write)
+    monkeypatch.setattr(checkpoint_module, "atomic_write", write)
     checkpoint.save(b"\x80\x04K\x02.")
     assert checkpoint.load() == (2, [])
     checkpoint.delete()
@@ -80,7 +75,7 @@ def test_damaged_record_is_told(text: str, tmp_path: Path) -> None:
     assert read_record(tmp_path) is None
     (tmp_path / "record.json").write_text(text)
     with pytest.raises(
-        DamagedRecord, match=r"record\.json is damaged \(.*\); delete it to run the cell again"
+        CorruptRecordError, match=r"record\.json is damaged \(.*\); delete it to run the cell again"
     ):
         read_record(tmp_path)
 
@@ -150,7 +145,7 @@ def test_score_that_is_not_finite_does_not_cost_the_record(
         lambda self, fleet: Diagnosis(values={"lost": float("nan"), "kept": 1.0}),
     )
     config = configure("budget.participations=4")
-    record = run_cell(config, SilentTracker(config.run_dir))
+    record = execute_run(config, SilentTracker(config.run_dir))
     assert (
         record["status"] == "done"
         and record["scores"]["method/kept"] == 1.0
@@ -163,7 +158,7 @@ def test_methods_of_a_seed_share_their_scene(
     configure: Callable[..., RunConfig], digits: Dataset
 ) -> None:
     def hash_of(*overrides: str) -> str:
-        return scene.build(configure(*overrides), digits).hash
+        return scenario.build(configure(*overrides), digits).hash
 
     first = hash_of("method=fedavg")
     assert (
@@ -220,14 +215,14 @@ def test_centralized_scene_has_the_labels_of_the_federation(
     configure: Callable[..., RunConfig], digits: Dataset
 ) -> None:
     one = ["partition=centralized", "federation.num_clients=1", "federation.clients_per_round=1"]
-    pooled = scene.build(configure(*one, "partition.noise_clients=8"), digits)
-    federation = scene.build(configure(), digits)
+    pooled = scenario.build(configure(*one, "partition.noise_clients=8"), digits)
+    federation = scenario.build(configure(), digits)
     assert pooled.num_clients == 1 and federation.num_clients == 8
     assert (
         np.array_equal(pooled.noise.labels, federation.noise.labels) and pooled.noise.flipped.any()
     )
     assert not np.array_equal(
-        scene.build(configure(*one), digits).noise.labels, federation.noise.labels
+        scenario.build(configure(*one), digits).noise.labels, federation.noise.labels
     ), "by default noise is drawn for 100 clients"
 
 
@@ -243,10 +238,10 @@ def test_home_folder_is_in_no_record_and_no_log(
         "n": 1,
     }
     told = {"path": "~/mine.npz", "list": ["'~'", "file://~/x"], "other": given["other"], "n": 1}
-    assert without_home(given) == told
+    assert redact_home(given) == told
     write_json(tmp_path / "record.json", given)
     assert json.loads((tmp_path / "record.json").read_text()) == told
     SilentTracker(tmp_path).log("no file /home/ursula/mine.npz")
     assert (tmp_path / "log.txt").read_text().endswith(" no file ~/mine.npz\n")
     monkeypatch.setenv("HOME", "/")
-    assert without_home("/etc") == "/etc"
+    assert redact_home("/etc") == "/etc"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from running import SilentTracker, Stopped, StoppingTracker, learnt, loop, timeless, without_times
 
-from benchmarks import grid
-from benchmarks.config import RunConfig
-from benchmarks.record import read_record
+from benchmarks.config import sweep
+from benchmarks.config.schema import RunConfig
+from benchmarks.loop.runner import execute_run
+from benchmarks.records.record import read_record
 from benchmarks.run import main
-from benchmarks.runner import run_cell
 
 ROOT = Path(__file__).parent.parent.parent
 # Stages, changed labels and state on clients: all that a checkpoint must hold.
@@ -95,7 +95,7 @@ def test_killed_process_is_resumed_by_the_same_command(
     assert len(resumed) >= 2 and int(resumed[-1].split()[-1]) >= 19
 
     whole = configure(*CELL, f"runs_dir={tmp_path / 'whole'}")
-    run_cell(whole, SilentTracker(whole.run_dir))
+    execute_run(whole, SilentTracker(whole.run_dir))
     assert without_times(config.run_dir) == without_times(whole.run_dir)
     assert (config.run_dir / "scene.npz").read_bytes() == (whole.run_dir / "scene.npz").read_bytes()
     assert {path.name for path in config.run_dir.iterdir()} == {
@@ -124,7 +124,7 @@ def emptied(data: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """What the resumed runs are compared with."""
-    ((_, config),) = grid.expand(
+    ((_, config),) = sweep.expand(
         ["scale=smoke", "executor=serial", f"runs_dir={tmp_path_factory.mktemp('runs')}"]
     )
     run = loop(config)
@@ -205,9 +205,9 @@ def test_failed_cell_is_tried_again_from_its_checkpoint(
     configure: Callable[..., RunConfig],
 ) -> None:
     config = configure("checkpoint.every_seconds=0")
-    record = run_cell(config, StoppingTracker(config.run_dir, [5]))
+    record = execute_run(config, StoppingTracker(config.run_dir, [5]))
     assert (record["status"], record["reason"], record["summary"]) == ("failed", "Stopped: ", {})
     assert read_record(config.run_dir) == record and (config.run_dir / "checkpoint.bin").exists()
     tracker = SilentTracker(config.run_dir)
-    assert run_cell(config, tracker)["status"] == "done"
+    assert execute_run(config, tracker)["status"] == "done"
     assert "goes on from round 4" in tracker.lines

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from benchmarks import data, models
-from benchmarks.speed import clock, stage
+from benchmarks.speed import clock, harness
 from benchmarks.speed.__main__ import main
-from benchmarks.speed.bare import BareFederation
-from benchmarks.speed.parts import counted_passes
+from benchmarks.speed.baseline import BaselineFedAvg
 from benchmarks.speed.show import draw, tables
-from methods.network import Network
+from benchmarks.speed.suites import counted_passes
+from methods.core.flat_model import FlatModel
 
 
 def test_candidates_take_turns_and_ratios_are_taken_within_one(
@@ -43,7 +43,7 @@ def test_the_bare_federation_learns(digits: data.Dataset, processes: int) -> Non
     parts = np.array_split(np.arange(len(digits.train_labels)), 10)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        bare = BareFederation(
+        bare = BaselineFedAvg(
             digits,
             parts,
             lambda: models.build("digits_cnn", 10, digits.shape),
@@ -57,7 +57,7 @@ def test_the_bare_federation_learns(digits: data.Dataset, processes: int) -> Non
 
 
 def test_passes_are_counted_three_for_training_and_one_for_looking() -> None:
-    net = Network(models.build("digits_cnn", 10, (1, 8, 8)))
+    net = FlatModel(models.build("digits_cnn", 10, (1, 8, 8)))
     with counted_passes() as counter:
         net.train()(torch.zeros(4, 1, 8, 8))
         net.eval()(torch.zeros(5, 1, 8, 8))
@@ -75,8 +75,8 @@ def test_a_run_is_played_round_by_round_on_cut_clients() -> None:
         "federation.clients_per_round=2",
         "executor=serial",
     )
-    with stage.opened(*overrides, samples=15) as run:
-        stage.play(run, 3)
+    with harness.opened(*overrides, samples=15) as run:
+        harness.play(run, 3)
         assert (
             run.round == 3
             and run.fleet.meter.participations == 6
@@ -85,8 +85,8 @@ def test_a_run_is_played_round_by_round_on_cut_clients() -> None:
 
 
 def test_straightness_of_a_line_and_of_a_bend() -> None:
-    assert stage.straightness([1, 2, 3], [3, 5, 7]) == pytest.approx((2, 1, 0), abs=1e-9)
-    assert stage.straightness([1, 2, 3], [1, 1, 4])[2] > 0.2
+    assert harness.straightness([1, 2, 3], [3, 5, 7]) == pytest.approx((2, 1, 0), abs=1e-9)
+    assert harness.straightness([1, 2, 3], [1, 1, 4])[2] > 0.2
 
 
 def test_tables_and_figures_of_the_committed_measurement(tmp_path: Path) -> None:

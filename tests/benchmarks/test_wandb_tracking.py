@@ -19,11 +19,11 @@ import wandb
 from rich.console import Console
 from wandb_server import wandb_server
 
-from benchmarks import wandb_run, wandb_service
-from benchmarks.config import RunConfig
+from benchmarks.config.schema import RunConfig
+from benchmarks.loop.runner import execute_run
 from benchmarks.run import main
-from benchmarks.runner import run_cell
-from benchmarks.wandb_run import SETTINGS, WandbTracker, records
+from benchmarks.tracking import wandb_service, wandb_tracker
+from benchmarks.tracking.wandb_tracker import SETTINGS, WandbTracker, records
 from methods.fedavg import FedAvg
 
 KEY = "0123456789abcdef" * 3
@@ -222,7 +222,7 @@ def stop(config: RunConfig, error: type[BaseException]) -> None:
     tracker = StoppingTracker("test", config, Console(quiet=True), live=False)
     tracker.error = error
     with suppress(KeyboardInterrupt):
-        assert run_cell(config, tracker)["status"] == "failed"
+        assert execute_run(config, tracker)["status"] == "failed"
     tracker.close()
 
 
@@ -336,13 +336,13 @@ def test_run_outlives_wandb(
 
     def close(self: WandbTracker, exit_code: int) -> None:
         monkeypatch.setattr(
-            wandb_run, "SEND_SECONDS", 1.0
+            wandb_tracker, "SEND_SECONDS", 1.0
         )  # not before: a slow machine may need longer to draw the pictures
         closed(self, exit_code)
 
     monkeypatch.setattr(WandbTracker, "evaluated", evaluated)
     monkeypatch.setattr(WandbTracker, "_close", close)
-    monkeypatch.setattr(wandb_run, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(wandb_tracker, "ANSWER_SECONDS", 1.0)
     assert main(OFFLINE) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "W&B" in line)
     assert words in line and services() == []
@@ -357,7 +357,7 @@ def test_a_wandb_that_hangs_when_a_run_opens_costs_a_line(
 ) -> None:
     wandb.setup(wandb.Settings(silent=True))
     signal_service(signal.SIGSTOP)
-    monkeypatch.setattr(wandb_run, "OPEN_SECONDS", 0.5)
+    monkeypatch.setattr(wandb_tracker, "OPEN_SECONDS", 0.5)
     assert main(OFFLINE) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "W&B" in line)
     assert "goes on without W&B (" in line and services() == []

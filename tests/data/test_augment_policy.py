@@ -10,7 +10,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from benchmarks.data.policy import FILL, SIGNED, SUB_POLICIES, apply_operation, apply_policy
-from benchmarks.torchvision_import import torchvision
+from benchmarks.data.torchvision_import import torchvision
 
 transforms = torchvision.transforms.v2
 GREY = (int(FILL),) * 3

@@ -15,8 +15,8 @@ import torch
 from benchmarks.data import cache, catalogue, load, status
 from benchmarks.data.fetch import fetch
 from benchmarks.data.sources import IDX_FILES
-from benchmarks.errors import UserError
-from benchmarks.torchvision_import import torchvision
+from benchmarks.data.torchvision_import import torchvision
+from methods.core.errors import UserError
 
 
 @pytest.fixture(autouse=True)

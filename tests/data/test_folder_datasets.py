@@ -10,8 +10,8 @@ from PIL import Image
 
 from benchmarks.data import Dataset, load
 from benchmarks.data.catalogue import IMAGENET
-from benchmarks.errors import UserError
-from benchmarks.torchvision_import import torchvision
+from benchmarks.data.torchvision_import import torchvision
+from methods.core.errors import UserError
 
 transforms = torchvision.transforms.v2
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from benchmarks.data import VIEWS, Views
 from benchmarks.data.catalogue import IMAGENET, MNIST
 from benchmarks.data.second_view import JITTER_STRENGTH, colour_jitter, second_view
-from benchmarks.torchvision_import import torchvision
+from benchmarks.data.torchvision_import import torchvision
 
 transforms = torchvision.transforms.v2
 functional = transforms.functional

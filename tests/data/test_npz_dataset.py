@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.data import load
 from benchmarks.data.dataset import channel_statistics
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 
 
 def arrays(**changed: Any) -> dict[str, Any]:

@@ -17,8 +17,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from running import SilentTracker, plain, timeless  # noqa: E402
 
-from benchmarks import experiments, grid  # noqa: E402
-from benchmarks.runner import Run  # noqa: E402
+from benchmarks.config import experiments, sweep  # noqa: E402
+from benchmarks.loop.runner import Run  # noqa: E402
 
 FILE = Path(__file__).parent / "frozen.json"
 EXECUTORS = {
@@ -47,7 +47,7 @@ def digest_of_run(method: str, executor: str, runs_dir: str) -> str:
         f"runs_dir={runs_dir}",
         *EXECUTORS[executor],
     ]
-    ((_, config),) = grid.expand(overrides)
+    ((_, config),) = sweep.expand(overrides)
     run = Run(config, SilentTracker(config.run_dir))
     try:
         run.loop()
@@ -60,7 +60,7 @@ def digest_of_run(method: str, executor: str, runs_dir: str) -> str:
 
 def run_ids(experiment: str, scale: str) -> list[str]:
     return [
-        config.run_id for _, config in grid.expand([f"experiment={experiment}", f"scale={scale}"])
+        config.run_id for _, config in sweep.expand([f"experiment={experiment}", f"scale={scale}"])
     ]
 
 
@@ -69,11 +69,11 @@ def digest(value: Any) -> str:
 
 
 def experiment_names() -> Iterable[str]:
-    return experiments.names(grid.CONF)
+    return experiments.names(sweep.CONF)
 
 
 def main() -> None:
-    from methods import registry
+    from methods.core import registry
 
     names = [info.name for info in registry.list_methods()]
     with tempfile.TemporaryDirectory() as folder:

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from methods import aggregators
-from methods.aggregators import (
+from methods.toolkit import aggregation
+from methods.toolkit.aggregation import (
     coordinate_median,
     median,
     order_statistics,
@@ -96,7 +96,7 @@ def test_median_of_an_even_number_is_the_mean_of_the_middle_two():
 
 
 def test_median_over_several_blocks_equals_numpy():
-    matrix = random_models(10, 2 * aggregators.BLOCK + 17)
+    matrix = random_models(10, 2 * aggregation.BLOCK + 17)
     assert np.array_equal(coordinate_median(matrix).numpy(), np.median(matrix.numpy(), axis=0))
 
 
@@ -158,12 +158,12 @@ def test_reweighting_equals_the_literal_equations(num_models, delta):
 
 
 def test_reweighting_does_not_depend_on_threads_and_leaves_its_input_alone(monkeypatch):
-    matrix = random_models(10, 3 * aggregators.BLOCK + 5)
+    matrix = random_models(10, 3 * aggregation.BLOCK + 5)
     before = matrix.clone()
     results = []
     for cores in (1, 4):
         monkeypatch.setattr(
-            aggregators.os, "sched_getaffinity", lambda _, cores=cores: set(range(cores))
+            aggregation.os, "sched_getaffinity", lambda _, cores=cores: set(range(cores))
         )
         results.append(residual_reweighting(matrix, 2.0, 0.1, ALL_TRAINABLE))
     assert torch.equal(results[0].matrix, results[1].matrix)
@@ -174,7 +174,7 @@ def test_reweighting_does_not_depend_on_threads_and_leaves_its_input_alone(monke
 def test_blocks_change_rounding_only(monkeypatch):
     matrix = random_models(6, 1000)
     whole = residual_reweighting(matrix, 2.0, 0.1, 900)
-    monkeypatch.setattr(aggregators, "BLOCK", 64)
+    monkeypatch.setattr(aggregation, "BLOCK", 64)
     parts = residual_reweighting(matrix, 2.0, 0.1, 900)
     assert torch.equal(whole.matrix, parts.matrix)
     assert np.allclose(whole.weights, parts.weights, atol=1e-12)

@@ -61,8 +61,8 @@ def test_a_run_in_which_every_model_explodes_keeps_the_old_one(open_run):
 
 def test_a_noisy_minority_gets_less_weight(make_client, make_ctx, initial_vector):
     """Two of six clients have random labels: after training their models weigh less than every clean one's."""
-    from methods.aggregators import residual_reweighting
-    from methods.base import Payload
+    from methods.core.contract import Payload
+    from methods.toolkit.aggregation import residual_reweighting
 
     rng, models = np.random.default_rng(0), []
     for k in range(6):

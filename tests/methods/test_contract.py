@@ -19,19 +19,20 @@ from running import PLUGIN, PLUGIN_CONF, Stopped, learnt, loop, plain, timeless
 from torch import Tensor
 
 import partition
-from benchmarks import grid
-from benchmarks.config import Choice, RunConfig
-from benchmarks.executors import Job, Prediction, Serial
-from benchmarks.fleet import LocalClient
-from benchmarks.runner import Run
-from methods import registry
-from methods.base import Diverged, NoParams, Reply
+from benchmarks.config import sweep
+from benchmarks.config.schema import Component, RunConfig
+from benchmarks.executors.serial import SerialExecutor
+from benchmarks.federation.client import LocalClient
+from benchmarks.federation.worker import ClientTask, PredictionTask
+from benchmarks.loop.runner import Run
+from methods.core import registry
+from methods.core.contract import DivergenceError, NoParams, Reply
 from methods.fedavg import FedAvg
 from partition.base import Scheme
 from partition.iid import IidParams
 
 METHODS = registry.list_methods()
-CONF = grid.CONF
+CONF = sweep.CONF
 SIZES = {1: "one sample", 12: "one class", 11: "last batch of one", 3: "less than a batch"}
 TRUTH = (
     "clients/",
@@ -57,14 +58,14 @@ class WatchedClient(LocalClient):
         return super().reply(models, **values)
 
 
-class WatchedExecutor(Serial):
+class WatchedExecutor(SerialExecutor):
     """Looks at everything that a client task is lent, before and after it."""
 
-    def __init__(self, serial: Serial):
+    def __init__(self, serial: SerialExecutor):
         super().__init__(serial._workshop)
         self.tasks: set[str] = set()
 
-    def run(self, jobs: Sequence[Job | Prediction]) -> list[Any]:
+    def run(self, jobs: Sequence[ClientTask | PredictionTask]) -> list[Any]:
         results = []
         for job in jobs:
             before = self._lent(job)
@@ -74,8 +75,8 @@ class WatchedExecutor(Serial):
                 assert after[what] == before[what], f"{job} has changed {what}"
         return results
 
-    def _lent(self, job: Job | Prediction) -> dict[str, Any]:
-        if isinstance(job, Prediction):
+    def _lent(self, job: ClientTask | PredictionTask) -> dict[str, Any]:
+        if isinstance(job, PredictionTask):
             return {"the models tested": plain(job.models)}
         self.tasks.add(job.task)
         shop = self._workshop
@@ -120,7 +121,7 @@ def configure(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunConf
             "partition.name=awkward",
             f"runs_dir={tmp_path_factory.mktemp('runs')}",
         ]
-        ((_, config),) = grid.expand([f"method={method}", PLUGIN_CONF, *world, *overrides])
+        ((_, config),) = sweep.expand([f"method={method}", PLUGIN_CONF, *world, *overrides])
         return config
 
     return make
@@ -138,12 +139,12 @@ def run_watched(configure: Callable[..., RunConfig]) -> Callable[[str], Run]:
 
     def run(method: str) -> Run:
         def watch(run: Run) -> None:
-            assert isinstance(run.executor, Serial)
+            assert isinstance(run.executor, SerialExecutor)
             run.executor = run.fleet.executor = WatchedExecutor(run.executor)
 
         before = str(np.random.get_state()), random.getstate()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("benchmarks.fleet.LocalClient", WatchedClient)
+            patch.setattr("benchmarks.federation.worker.LocalClient", WatchedClient)
             finished = loop(configure(method), watch)
         assert (str(np.random.get_state()), random.getstate()) == before, (
             "a global generator was used"
@@ -292,18 +293,18 @@ def untrue(curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     "info",
-    [info for info in METHODS if info.cls.null_params is not None],
+    [info for info in METHODS if info.cls.fedavg_equivalent_params is not None],
     ids=lambda info: info.name,
 )
 def test_null_parameters_give_fedavg(
     info: registry.MethodInfo, configure: Callable[..., RunConfig]
 ) -> None:
-    assert info.cls.null_params
-    values = {name: str(value).lower() for name, value in info.cls.null_params.items()}
+    assert info.cls.fedavg_equivalent_params
+    values = {name: str(value).lower() for name, value in info.cls.fedavg_equivalent_params.items()}
     config = configure(info.name, *(f"method.{name}={value}" for name, value in values.items()))
     ours, fedavg = (
         loop(config),
-        loop(dataclasses.replace(config, method=Choice(FedAvg.name, NoParams()))),
+        loop(dataclasses.replace(config, method=Component(FedAvg.name, NoParams()))),
     )
     assert plain(ours.method.serving()) == plain(fedavg.method.serving())
     for name in ("round", "participations", "accuracy", "loss", "samples_trained"):
@@ -316,7 +317,7 @@ def test_hopeless_learning_rate_diverges_and_does_not_fail(
 ) -> None:
     try:
         run = loop(configure(info.name, "train.lr=1e12"))
-    except Diverged as error:
+    except DivergenceError as error:
         assert re.match(r"round \d+ \(\w+\): ", str(error))
     else:
         assert all(torch.isfinite(vector).all() for vector in run.method.serving().values())
@@ -333,7 +334,7 @@ def test_composes_for_every_data_set(info: registry.MethodInfo) -> None:
         datasets = [
             name for name, known in scales.items() if ("paper" in known) == (scale == "paper")
         ]
-        cells = grid.expand(
+        cells = sweep.expand(
             [
                 PLUGIN_CONF,
                 f"method={info.name}",

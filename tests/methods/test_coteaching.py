@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from methods.base import Payload
-from methods.coteaching import Coteaching, CoteachingParams, easiest
+from methods.core.contract import Payload
+from methods.coteaching import Coteaching, CoteachingParams, smallest_loss_indices
 from methods.fedavg import FedAvg
 
 
@@ -25,13 +25,13 @@ def visit(client, ctx, vectors, **params):
 def test_the_easiest_of_a_batch():
     """Of 5 losses 40 % are left out: 3 stay; equal losses in order; of one sample one stays whatever the rate."""
     losses = torch.tensor([0.5, 0.1, 0.9, 0.1, 0.7])
-    assert easiest(losses, 0.4).tolist() == [1, 3, 0]
-    assert easiest(losses, 0.0).tolist() == [1, 3, 0, 4, 2]
-    assert easiest(torch.tensor([3.0]), 0.9).tolist() == [0]
+    assert smallest_loss_indices(losses, 0.4).tolist() == [1, 3, 0]
+    assert smallest_loss_indices(losses, 0.0).tolist() == [1, 3, 0, 4, 2]
+    assert smallest_loss_indices(torch.tensor([3.0]), 0.9).tolist() == [0]
 
 
 def test_each_network_learns_what_the_other_finds_easy(make_client, make_ctx, two_vectors):
-    """One batch of plain SGD, half left out: network a steps along the mean cross-entropy of b's 10 easiest samples, b along that of a's."""
+    """One batch of plain SGD, half left out: network a steps along the mean cross-entropy of b's 10 smallest_loss_indices samples, b along that of a's."""
     client = make_client(num_samples=20)
     moved = visit(
         client, make_ctx(round=7, lr=0.1, momentum=0.0, batch_size=20), two_vectors, forget_rate=0.5

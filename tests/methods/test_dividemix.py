@@ -5,8 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from methods import dividemix, local
-from methods.base import Payload, Spec
+from methods import dividemix
+from methods.core import training
+from methods.core.contract import Payload, TaskSpec
+from methods.core.flat_model import FlatModel
 from methods.dividemix import (
     DivideMix,
     DivideMixParams,
@@ -15,8 +17,7 @@ from methods.dividemix import (
     uniform_penalty,
 )
 from methods.fedavg import FedAvg
-from methods.losses import sharpen
-from methods.network import Network
+from methods.toolkit.losses import sharpen
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 3.0]])
 TARGETS = torch.tensor([[0.7, 0.2, 0.1], [0.0, 1.0, 0.0]])
@@ -82,7 +83,7 @@ def test_one_step_of_mixmatch(make_client, make_ctx, vectors):
             mixup_alpha=0.0, lambda_u=3.0, lambda_u_ramp=0.0, budget_share=1.0, warmup_share=0.0
         )
     )
-    trainer = local.Trainer(client, [a, b], ctx)
+    trainer = training.Trainer(client, [a, b], ctx)
     loss = method._mix_loss(
         trainer, a, b, clean, torch.tensor([3, 4, 5]), ctx.rng("dividemix", 0), ctx
     )
@@ -173,7 +174,7 @@ def test_division_follows_the_networks_losses(make_client, make_ctx, initial_vec
 def spy(monkeypatch):
     """Records, for every epoch, which network was trained on which samples, and how far each network moved."""
     epochs = []
-    epoch = local.Trainer.epoch
+    epoch = training.Trainer.epoch
 
     def recorded(self, batch_loss, number=0, *, nets=None, subset=None, **rest):
         before = [net.vector.clone() for net in self.optimizers]
@@ -190,7 +191,7 @@ def spy(monkeypatch):
             )
         )
 
-    monkeypatch.setattr(local.Trainer, "epoch", recorded)
+    monkeypatch.setattr(training.Trainer, "epoch", recorded)
     return epochs
 
 
@@ -258,7 +259,7 @@ def test_tiny_clients(make_client, make_ctx, vectors, labels):
 def test_ramp(make_ctx, round, expected):
     """20 rounds of warm-up, then 80: the ramp takes 0.2 * 80 = 16 rounds, so 0, 1/2, 1 after 0, 8, 16 of them."""
     ctx = make_ctx(stage="divide", round=round)
-    spec = Spec("cifar10", (3, 32, 32), 10, 100, 10, 10000, 512, 1)
+    spec = TaskSpec("cifar10", (3, 32, 32), 10, 100, 10, 10000, 512, 1)
     ctx = type(ctx)(ctx.seed, ctx.round, ctx.stage, spec, ctx.train)
     assert DivideMix(DivideMixParams()).unlabelled_ramp(ctx) == pytest.approx(expected)
 
@@ -278,7 +279,7 @@ def test_prediction_adds_logits():
     """Logits (3, 0) and (-1, 0) add up to (2, 0): class 0. Mean probabilities would say .9526 and .2689, also 0, but another number."""
     nets = {}
     for name, value in (("a", 3.0), ("b", -1.0)):
-        nets[name] = Network(nn.Linear(1, 2, bias=False)).load(torch.tensor([value, 0.0]))
+        nets[name] = FlatModel(nn.Linear(1, 2, bias=False)).load(torch.tensor([value, 0.0]))
     predicted = DivideMix(DivideMixParams()).predict(nets, torch.ones(1, 1))
     assert torch.allclose(predicted, torch.tensor([[1.0, 0.0]]).softmax(1))
 

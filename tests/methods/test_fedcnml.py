@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-import methods.fedcnml
-from methods.base import Payload, Spec, TrainParams
-from methods.fedcnml import FedCNML, FedCNMLParams
-from methods.fedcnml_math import (
+import methods.fedcnml.method
+from methods.core.contract import Payload, TaskSpec, TrainParams
+from methods.core.flat_model import FlatModel
+from methods.fedcnml.method import FedCNML, FedCNMLParams
+from methods.fedcnml.scoring import (
     binarise,
     choose_clean,
     cutoff,
@@ -20,14 +21,15 @@ from methods.fedcnml_math import (
     sample_weights,
     triplet,
 )
-from methods.losses import cross_entropy
-from methods.network import Network
+from methods.toolkit.losses import cross_entropy
 
 FAST = ("method=fedcnml", "method.scoring_epochs=1")
 
 
 def make_spec(participations=3600, num_clients=100, clients_per_round=10):
-    return Spec("digits", (1, 8, 8), 10, num_clients, clients_per_round, participations, 64, 1000)
+    return TaskSpec(
+        "digits", (1, 8, 8), 10, num_clients, clients_per_round, participations, 64, 1000
+    )
 
 
 def advance(run):
@@ -35,10 +37,10 @@ def advance(run):
     method, fleet = run.method, run.fleet
     ctx = run.context(method.stage(run.round))
     ids = method.select(fleet, ctx)
-    method.begin_round(fleet, ids, ctx)
+    method.before_round(fleet, ids, ctx)
     replies = fleet.ask(ids, method.local_update, method.payload, ctx, participation=True)
     method.aggregate(replies, ctx)
-    method.end_round(fleet, ctx)
+    method.after_round(fleet, ctx)
     run.round += 1
     return ids, replies
 
@@ -137,7 +139,7 @@ def test_scores_are_accuracies_on_the_others_labels(open_run):
     models = [reply.models["a"] for reply in replies]
     scores = run.method._mutual_scores(run.fleet, models, run.context("scoring"))
     assert np.isnan(np.diagonal(scores)).all()
-    net = Network(run.executor._workshop.build_module()).eval()
+    net = FlatModel(run.executor._workshop.build_module()).eval()
     for data, model in ((0, 1), (1, 0), (7, 3)):
         index = torch.from_numpy(run.scene.parts[data])
         x = run.dataset.views(run.dataset.train.fetch(index), "plain", None)
@@ -154,7 +156,9 @@ def test_scoring_in_parts_changes_nothing(open_run, monkeypatch, samples):
     scored = run.fleet.meter.samples_scored
     assert scored == (8 * samples or run.fleet.sizes.sum())
     for at_once in (1, 3):
-        monkeypatch.setattr(methods.fedcnml, "SCORING_BYTES", at_once * models[0].numel() * 4 + 1)
+        monkeypatch.setattr(
+            methods.fedcnml.method, "SCORING_BYTES", at_once * models[0].numel() * 4 + 1
+        )
         before = run.fleet.meter.models_down
         assert np.array_equal(
             run.method._mutual_scores(run.fleet, models, run.context("scoring")),
@@ -299,7 +303,7 @@ def test_ensemble_averages_probabilities():
     """Probabilities (0.9, 0.1) and (0.2, 0.8) average to (0.55, 0.45); averaged logits would answer the second class."""
     nets = {}
     for name, p in (("a", [0.9, 0.1]), ("b", [0.2, 0.8])):
-        nets[name] = Network(nn.Linear(1, 2)).load(
+        nets[name] = FlatModel(nn.Linear(1, 2)).load(
             torch.cat([torch.zeros(2), torch.tensor(p).log()])
         )
     mean = FedCNML(FedCNMLParams()).predict(nets, torch.zeros(1, 1))
@@ -345,7 +349,7 @@ def test_budget_is_kept(num_clients, cohort, extra, ablation):
 
 def test_learning_rate_steps(make_ctx):
     """350 rounds after the scoring round: x 0.1 at rounds 120 and 240. At a tenth of the rounds, at 12 and 24."""
-    from methods.base import RoundContext
+    from methods.core.contract import RoundContext
 
     def rate(round, spec, **params):
         return FedCNML(FedCNMLParams(**params)).learning_rate(
@@ -443,7 +447,7 @@ def test_cutoffs_come_from_the_reported_divergences(open_run, statistics, known)
     ids, _ = advance(run)
     reported = ids if statistics == "merged" else range(8)
     assert (run.method._private["counts"] > 0).sum() == known
-    net = Network(run.executor._workshop.build_module()).eval()
+    net = FlatModel(run.executor._workshop.build_module()).eval()
     for number, vector in enumerate(vectors):
         parts = []
         for k in reported:

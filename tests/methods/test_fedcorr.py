@@ -9,19 +9,22 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.tracking import Tracker
-from methods import registry
-from methods.base import Batch, Payload, Spec
-from methods.fedcorr import FedCorr, largest, proximal_pull, relabel, relabel_count
-from methods.fedcorr_params import PROFILES, FedCorrParams, make_plan
-from methods.network import Network
+from benchmarks.tracking.tracker import Tracker
+from methods.core import registry
+from methods.core.contract import Batch, Payload, TaskSpec
+from methods.core.flat_model import FlatModel
+from methods.fedcorr.method import FedCorr, largest, proximal_pull, relabel, relabel_count
+from methods.fedcorr.params import PROFILES, FedCorrParams, make_plan
 
 FAST = ("train.batch_size=60", "evaluate.memorised_samples=0")
-NULL = [f"method.{name}={str(value).lower()}" for name, value in FedCorr.null_params.items()]
+NULL = [
+    f"method.{name}={str(value).lower()}"
+    for name, value in FedCorr.fedavg_equivalent_params.items()
+]
 
 
 def spec(num_clients=100, clients_per_round=10, participations=10_000):
-    return Spec(
+    return TaskSpec(
         "cifar10", (3, 32, 32), 10, num_clients, clients_per_round, participations, 84, 62_006
     )
 
@@ -129,7 +132,7 @@ def test_losses_lie_in_a_window_of_width_one():
 )
 def test_proximal_gradient(form, step, expected):
     """Drift (3, 4), strength .5."""
-    net = Network(nn.Linear(2, 1, bias=False))
+    net = FlatModel(nn.Linear(2, 1, bias=False))
     net.load(torch.tensor([1.0, 2.0]))
     net.weights.add_(torch.tensor([3.0, 4.0]))
     net.grad.zero_()
@@ -139,7 +142,7 @@ def test_proximal_gradient(form, step, expected):
 
 @pytest.mark.parametrize("form", ["l2", "l2sq"])
 def test_proximal_gradient_is_zero_at_the_start(form):
-    net = Network(nn.Linear(2, 1, bias=False))
+    net = FlatModel(nn.Linear(2, 1, bias=False))
     net.load(torch.tensor([1.0, 2.0]))
     net.grad.zero_()
     proximal_pull(net, batch(1), 0.5, form)
@@ -347,7 +350,7 @@ def test_noisy_clients_and_levels_after_an_iteration(open_run):
         k: float((fleet.states[k]["fedcorr_losses"] > 2).float().mean()) for k in (1, 3, 5, 7)
     }
     run.round = 7
-    method.end_round(fleet, run.context("preprocessing"))
+    method.after_round(fleet, run.context("preprocessing"))
     diagnosis = method.diagnosis(fleet)
     assert list(diagnosis.noisy_clients) == [1, 3, 5, 7]
     assert diagnosis.noise_rates.tolist() == pytest.approx([expected.get(k, 0.0) for k in range(8)])
@@ -404,7 +407,7 @@ def test_second_relabelling_reaches_the_named_clients(open_run, stage2):
     run.method._private["noisy"] = [1, 2]
     run.method._private["noise_levels"][2] = 0.5
     run.round = run.method.plan.before_training - 1
-    run.method.end_round(run.fleet, run.context("finetuning"))
+    run.method.after_round(run.fleet, run.context("finetuning"))
     assert sorted(run.fleet.changed_labels) == ([1, 2] if stage2 == "lid_noisy" else [2])
 
 
@@ -457,7 +460,7 @@ def test_the_successor_starts_from_the_finetuned_model(open_run, final):
     run.round = method.plan.before_training
     ctx = run.context("training")
     ids = method.select(run.fleet, ctx)
-    method.begin_round(run.fleet, ids, ctx)
+    method.before_round(run.fleet, ids, ctx)
     successor = method._private["successor"]
     assert type(successor) is registry.get(final).cls
     assert successor.rounds == method.plan.training

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from methods.base import Payload, Reply, Spec
+from methods.core.contract import Payload, Reply, TaskSpec
+from methods.core.flat_model import FlatModel
 from methods.feddyn import FedDyn, FedDynParams
-from methods.losses import cross_entropy
-from methods.network import Network
+from methods.toolkit.losses import cross_entropy
 
 
 def server(alpha: float, start: list[float], num_trainable: int, sizes: list[int]) -> FedDyn:
@@ -20,7 +20,7 @@ def server(alpha: float, start: list[float], num_trainable: int, sizes: list[int
         sizes=np.array(sizes),
         initial_weights=lambda index: torch.tensor(start, dtype=torch.float64),
     )
-    method.setup(Spec("none", (1, 1, 1), 2, len(sizes), 2, 4, 1, num_trainable), world, None)
+    method.setup(TaskSpec("none", (1, 1, 1), 2, len(sizes), 2, 4, 1, num_trainable), world, None)
     return method
 
 
@@ -104,7 +104,7 @@ def test_one_local_step(make_client, make_ctx, initial_vector, clip_norm, clips)
         client, Payload({"model": initial_vector}, {"mean_samples": 80.0}), ctx
     ).models["model"]
 
-    reference: Network = make_client().network(initial_vector).train()
+    reference: FlatModel = make_client().network(initial_vector).train()
     (batch,) = make_client().batches(
         40, "train", ctx.generator("batches", 0), ctx.generator("augment", 0)
     )

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from methods.base import Payload
+from methods.core.contract import Payload
 from methods.fedlsr import FedLSR, FedLSRParams
 
 LN3 = math.log(3)

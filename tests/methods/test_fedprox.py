@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from methods.core.flat_model import FlatModel
 from methods.fedprox import FedProx, FedProxParams
-from methods.network import Network
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from methods.network import Network
 )
 def test_penalty_gradient(form, expected):
     """w - w_t = (3, 4): the squared form pulls with mu (3, 4), the norm form with mu (3, 4) / 5."""
-    net = Network(nn.Linear(2, 1, bias=False))
+    net = FlatModel(nn.Linear(2, 1, bias=False))
     net.load(torch.tensor([1.0, 2.0]))
     net.weights.add_(torch.tensor([3.0, 4.0]))
     FedProx(FedProxParams(mu=0.3, form=form)).penalty(net, None, None)
@@ -22,7 +22,7 @@ def test_penalty_gradient(form, expected):
 
 @pytest.mark.parametrize("form", ["squared", "norm"])
 def test_penalty_is_zero_at_the_start(form):
-    net = Network(nn.Linear(2, 1, bias=False))
+    net = FlatModel(nn.Linear(2, 1, bias=False))
     net.load(torch.tensor([1.0, 2.0]))
     FedProx(FedProxParams(mu=0.3, form=form)).penalty(net, None, None)
     assert torch.equal(net.grad, torch.zeros(2))
@@ -30,7 +30,7 @@ def test_penalty_is_zero_at_the_start(form):
 
 def test_strong_pull_keeps_the_model_near_the_start(make_client, make_ctx, initial_vector):
     """After one epoch the drift shrinks as mu grows."""
-    from methods.base import Payload
+    from methods.core.contract import Payload
 
     drifts = []
     for mu in (0.0, 1.0, 10.0):

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from methods.base import Payload
+from methods.core.contract import Payload
 from methods.fedavg import FedAvg
 from methods.jointopt import JointOpt, JointOptParams, class_prior, joint_loss
-from methods.losses import cross_entropy, entropy, one_hot
+from methods.toolkit.losses import cross_entropy, entropy, one_hot
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 3.0]])
 SOFT = torch.tensor([[0.7, 0.2, 0.1], [0.0, 1.0, 0.0]])
@@ -155,11 +155,11 @@ def test_warm_up_is_fedavg(make_client, make_ctx, initial_vector):
 )
 def test_published_plan(configure, dataset, warmup, rounds, participations):
     """FedCorr, appendix B: 20 + 80 rounds on CIFAR with 10 and 5 clients, 40 rounds on Clothing1M without a warm-up."""
-    from methods.base import Spec
+    from methods.core.contract import TaskSpec
 
     config = configure("method=jointopt", f"dataset={dataset}", "scale=paper")
     m = config.federation.clients_per_round
-    spec = Spec(
+    spec = TaskSpec(
         dataset,
         (3, 32, 32),
         10,
@@ -206,14 +206,14 @@ def test_retraining_starts_once_from_new_weights(open_run):
     )
     method, before = run.method, run.method.models["model"]
     for run.round in range(5):
-        method.begin_round(run.fleet, [], run.context(method.stage(run.round)))
+        method.before_round(run.fleet, [], run.context(method.stage(run.round)))
         assert method.models["model"] is before
     run.round = 5
-    method.begin_round(run.fleet, [], run.context("retrain"))
+    method.before_round(run.fleet, [], run.context("retrain"))
     fresh = method.models["model"]
     assert not torch.equal(fresh, before)
     run.round = 6
-    method.begin_round(run.fleet, [], run.context("retrain"))
+    method.before_round(run.fleet, [], run.context("retrain"))
     assert method.models["model"] is fresh
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from methods import lid as module
-from methods.lid import lid
+from methods.toolkit import lid as module
+from methods.toolkit.lid import lid
 
 
 @pytest.fixture

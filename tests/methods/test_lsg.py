@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from methods.base import Payload
+from methods.core.contract import Payload
 from methods.fedavg import FedAvg
-from methods.losses import js_terms, sharpen
 from methods.lsg import LSG, LSGParams, bias_corrected
+from methods.toolkit.losses import js_terms, sharpen
 
 LN3 = math.log(3)
 
@@ -272,7 +272,8 @@ def test_null_parameters_are_fedavg(make_client, make_ctx, initial_vector):
         .models["model"]
     )
     assert torch.equal(
-        visit(make_client(), ctx, initial_vector, **LSG.null_params).models["model"], expected
+        visit(make_client(), ctx, initial_vector, **LSG.fedavg_equivalent_params).models["model"],
+        expected,
     )
 
 

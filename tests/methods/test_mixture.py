@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from methods.mixture import split
+from methods.toolkit.mixture import split
 
 
 def test_two_groups_are_found_and_ordered():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from methods.mixup import draw, mix
+from methods.toolkit.mixup import draw, mix
 
 
 def test_mixing_by_hand():

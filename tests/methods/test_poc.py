@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from methods.base import Payload, Spec
-from methods.losses import cross_entropy
+from methods.core.contract import Payload, TaskSpec
 from methods.poc import PoC, PoCParams
+from methods.toolkit.losses import cross_entropy
 
 
 def losses_of_all(run) -> np.ndarray:
@@ -27,7 +27,7 @@ def test_illegal_values_are_named(name, value):
 
 
 def test_fewer_candidates_than_places_are_refused():
-    spec = Spec("none", (1, 1, 1), 2, 20, 5, 100, 1, 1)
+    spec = TaskSpec("none", (1, 1, 1), 2, 20, 5, 100, 1, 1)
     PoC(PoCParams(d=5)).check(spec)
     with pytest.raises(
         ValueError, match=r"method.d=4 is not legal; legal: at least federation.clients_per_round=5"

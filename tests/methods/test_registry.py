@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 from running import PLUGIN
 
-from methods import registry
+from methods.core import registry
 from methods.fedavg import FedAvg
 from methods.fedprox import FedProx, FedProxParams
 
-FOLDER = Path(registry.__file__).parent
+FOLDER = Path(registry.__file__).parent.parent
 
 
 def test_finds_every_method_of_the_folder_and_those_of_other_packages() -> None:
     names = [info.name for info in registry.list_methods()]
     assert names == sorted(names) and len(names) == len(set(names))
-    ours = [path.stem for path in FOLDER.glob("*.py") if "\n@register(" in path.read_text()]
+    files = [path for path in FOLDER.rglob("*.py") if "\n@register(" in path.read_text()]
+    ours = [path.stem if path.parent == FOLDER else path.parent.name for path in files]
     assert sorted(set(names) - {"norm_clipping"}) == sorted(ours), "a method is named as its file"
     foreign = registry.get("norm_clipping")
     assert foreign.cls.__module__ == "example_plugin.norm_clipping"

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from methods import local
-from methods.base import Payload, Reply
+from methods.core import training
+from methods.core.contract import Payload, Reply
+from methods.core.flat_model import FlatModel
 from methods.fedavg import FedAvg
-from methods.network import Network
 from methods.rofl import RoFL, RoFLParams, class_means, follow, merge, nearest
 
 
@@ -92,7 +92,7 @@ def test_from_the_start_on_inconsistent_samples_take_the_global_models_label(
     make_client, make_ctx, initial_vector
 ):
     client = make_client()
-    (probabilities,) = local.probabilities(client, client.network(initial_vector))
+    (probabilities,) = training.probabilities(client, client.network(initial_vector))
     visit(client, make_ctx(round=4, local_epochs=4, lr=0.1), initial_vector, pseudo_label_start=0.5)
     targets, chosen = client.state["targets"], client.state["chosen"]
     changed = targets != client.given
@@ -119,7 +119,7 @@ def test_consistent_samples_keep_their_label(make_client, make_ctx, initial_vect
         forget_rate=0.0,
         pseudo_label_start=0.5,
     )
-    guess = local.probabilities(client, client.network(initial_vector))[0].argmax(1)
+    guess = training.probabilities(client, client.network(initial_vector))[0].argmax(1)
     assert torch.equal(client.state["targets"], torch.where(client.given == 4, 4, guess))
 
 
@@ -152,7 +152,7 @@ def test_entropy_term_makes_predictions_decided(make_client, make_ctx, initial_v
             lambda_e=lambda_e,
             pseudo_label_start=1.0,
         )
-        (p,) = local.probabilities(client, client.network(reply.models["model"]))
+        (p,) = training.probabilities(client, client.network(reply.models["model"]))
         entropies.append(float(-(p * p.log()).sum(1).mean()))
     assert entropies[1] < entropies[0]
 
@@ -171,8 +171,8 @@ def test_equals_fedavg_locally_without_its_terms(make_client, make_ctx, initial_
 def test_first_round_takes_the_global_models_class_means(make_client, make_ctx, initial_vector):
     """With a vanishing step the features stay, so the one batch's mean equals the centroid and nothing moves."""
     client = make_client(labels=[3, 3, 7, 7, 7])
-    net: Network = client.network(initial_vector).eval()
-    (features,) = local.whole_set(client, [net.features])
+    net: FlatModel = client.network(initial_vector).eval()
+    (features,) = training.map_client_samples(client, [net.features])
     reply = visit(client, make_ctx(round=0, batch_size=5, lr=1e-9), initial_vector)
     centroids = reply.values["centroids"]
     assert torch.allclose(centroids[3], features[:2].mean(0), atol=1e-6)
@@ -187,12 +187,12 @@ def test_models_are_averaged_plainly():
 
 def test_view_of_the_pseudo_label_pass(make_client, make_ctx, initial_vector, monkeypatch):
     views = []
-    whole_set = local.whole_set
+    map_client_samples = training.map_client_samples
     monkeypatch.setattr(
-        local,
-        "whole_set",
+        training,
+        "map_client_samples",
         lambda client, functions, view, generator: (
-            views.append(view) or whole_set(client, functions, view, generator)
+            views.append(view) or map_client_samples(client, functions, view, generator)
         ),
     )
     for view in ("train", "plain"):

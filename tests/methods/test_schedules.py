@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from methods.base import Spec
-from methods.schedules import forget_rate, keep_count, ramp, share_of_rounds
+from methods.core.contract import TaskSpec
+from methods.toolkit.schedules import forget_rate, num_kept, ramp, rounds_from_fraction
 
 
 def spec(rounds):
-    return Spec("mnist", (1, 28, 28), 10, 100, 10, rounds * 10, 128, 1)
+    return TaskSpec("mnist", (1, 28, 28), 10, 100, 10, rounds * 10, 128, 1)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def spec(rounds):
     ],
 )
 def test_shares_give_the_papers_rounds(share, rounds, expected):
-    assert share_of_rounds(share, spec(rounds)) == expected
+    assert rounds_from_fraction(share, spec(rounds)) == expected
 
 
 def test_ramp():
@@ -44,4 +44,4 @@ def test_forget_rate_is_co_teachings_schedule(length):
     [(10, 0.0, 10), (10, 0.9, 1), (10, 0.7, 3), (128, 0.2, 102), (1, 0.5, 1), (3, 0.4, 1)],
 )
 def test_keep_count(size, rate, kept):
-    assert keep_count(size, rate) == kept
+    assert num_kept(size, rate) == kept

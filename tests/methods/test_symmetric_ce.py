@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from methods.base import Payload
+from methods.core.contract import Payload
 from methods.fedavg import FedAvg
-from methods.losses import one_hot
 from methods.symmetric_ce import SymmetricCE, SymmetricCEParams, reverse_cross_entropy
+from methods.toolkit.losses import one_hot
 
 
 def test_reverse_cross_entropy_in_closed_form():
@@ -51,7 +51,7 @@ def test_batch_loss_weighs_both_terms(make_client, make_ctx, initial_vector):
 def test_null_parameters_are_fedavg(make_client, make_ctx, initial_vector):
     ctx = make_ctx(local_epochs=2, lr=0.1)
     payload = Payload({"model": initial_vector}, {})
-    method = SymmetricCE(SymmetricCEParams(**SymmetricCE.null_params))
+    method = SymmetricCE(SymmetricCEParams(**SymmetricCE.fedavg_equivalent_params))
     assert torch.equal(
         method.local_update(make_client(), payload, ctx).models["model"],
         FedAvg(None).local_update(make_client(), payload, ctx).models["model"],

@@ -5,11 +5,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.models.base import BatchNorm
-from methods import local
-from methods.base import Payload
-from methods.losses import cross_entropy
-from methods.network import Network
-from methods.registry import build
+from methods.core import training
+from methods.core.contract import Payload
+from methods.core.flat_model import FlatModel
+from methods.core.registry import build
+from methods.toolkit.losses import cross_entropy
 
 
 def test_epochs_one_by_one_equal_train(make_client, make_ctx, initial_vector):
@@ -17,8 +17,8 @@ def test_epochs_one_by_one_equal_train(make_client, make_ctx, initial_vector):
     ctx = make_ctx(local_epochs=3, momentum=0.9, lr=0.02)
     first, second = make_client(), make_client()
     whole, parts = first.network(initial_vector), second.network(initial_vector)
-    local.train(first, [whole], lambda batch: cross_entropy(whole(batch.x), batch.y), ctx)
-    trainer = local.Trainer(second, [parts], ctx)
+    training.train(first, [whole], lambda batch: cross_entropy(whole(batch.x), batch.y), ctx)
+    trainer = training.Trainer(second, [parts], ctx)
     for epoch in range(3):
         trainer.epoch(lambda batch: cross_entropy(parts(batch.x), batch.y), epoch)
     assert torch.equal(whole.vector, parts.vector)
@@ -30,7 +30,7 @@ def test_networks_that_rest_are_in_evaluation_mode_and_do_not_move(
     """Although weight decay and momentum would move a network without a gradient."""
     client, ctx = make_client(), make_ctx(momentum=0.9, weight_decay=0.1)
     a, b = client.network(initial_vector), client.network(initial_vector)
-    trainer = local.Trainer(client, [a, b], ctx)
+    trainer = training.Trainer(client, [a, b], ctx)
     modes = []
 
     def loss(batch):
@@ -60,7 +60,7 @@ class Normalised(nn.Module):
 
 
 def test_one_image_uses_the_running_statistics():
-    net = Network(Normalised()).train()
+    net = FlatModel(Normalised()).train()
     before = net.vector.clone()
     x = torch.rand(1, 1, 8, 8)
     alone = net(x)
@@ -84,9 +84,9 @@ def test_last_batch_of_one_with_batch_normalisation(
 ):
     """11 samples in batches of 10."""
     client = make_client(num_samples=num_samples)
-    client.network = lambda vector: Network(Normalised()).load(vector)
+    client.network = lambda vector: FlatModel(Normalised()).load(vector)
     method = build(name, params)
-    vectors = {model: Network(Normalised()).vector for model in method.model_names}
+    vectors = {model: FlatModel(Normalised()).vector for model in method.model_names}
     reply = method.local_update(
         client, Payload(vectors, {"centroids": torch.zeros(10, 6)}), make_ctx(stage=stage)
     )

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.errors import UserError
 from benchmarks.models import build, check, names
 from benchmarks.models.base import Shape
+from methods.core.errors import UserError
 
 CIFAR, MNIST, DIGITS = (3, 32, 32), (1, 28, 28), (1, 8, 8)
 

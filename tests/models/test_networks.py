@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.models import MODELS, build, names
-from benchmarks.models.base import Network, Shape
+from benchmarks.models.base import ImageClassifier, Shape
 
 # VGG-11 alone has 129 million parameters: tests that need several copies of the weights leave it out
 LIGHT = [name for name in names() if name != "vgg11"]
@@ -16,7 +16,7 @@ LIGHT = [name for name in names() if name != "vgg11"]
 
 def seeded(
     name: str, shape: Shape, params: Mapping[str, Any] = {}, seed: int = 0, num_classes: int = 10
-) -> Network:
+) -> ImageClassifier:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return build(name, num_classes, shape, params)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.data.torchvision_import import torchvision
 from benchmarks.models import build
-from benchmarks.torchvision_import import torchvision
 
 SHAPE = (3, 64, 64)
 

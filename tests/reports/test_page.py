@@ -13,11 +13,11 @@ import pytest
 from grid_of_runs import METHODS, end_as, go_on, write_grid, write_run
 
 from reports.figures.extract import read_scene
-from reports.grid import Column, Entry, Grid, Line, html
 from reports.page import __main__ as command
 from reports.page import collect, traces
 from reports.page.rerun import rerun, written
 from reports.page.write import document, embedded
+from reports.tables.rendering import Column, Entry, Grid, Line, html
 
 RECORDS = Path(__file__).parent / "records"
 ROOT = Path(__file__).parents[2]
@@ -306,7 +306,7 @@ def test_a_reader_never_sees_half_a_page(tmp_path, frozen_conf):
 
 def test_the_command_composes_to_the_same_run():
     """Against the real configuration: what the page tells to type gives the run that it was told of."""
-    from benchmarks.grid import expand
+    from benchmarks.config.sweep import expand
 
     typed = [
         "method=fedcorr",

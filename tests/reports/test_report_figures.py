@@ -16,10 +16,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.errors import UserError
+from methods.core.errors import UserError
 from reports.figures import accuracy, select
 from reports.figures.__main__ import FIGURES, main
-from reports.figures.cell import pictures
 from reports.figures.extract import (
     band,
     fitted_mixture,
@@ -35,7 +34,8 @@ from reports.figures.extract import (
     stage_ends,
     transition_shares,
 )
-from reports.load import load
+from reports.figures.run_figures import pictures
+from reports.frame.load import load
 
 GOOD = Path(__file__).parent / "records" / "good"
 FEDCORR = GOOD / "fedcorr-iid-s1"

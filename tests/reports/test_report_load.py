@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.errors import UserError
-from reports.load import flatten, load, read_curve
+from methods.core.errors import UserError
+from reports.frame.load import flatten, load, read_curve
 
 RECORDS = Path(__file__).parent / "records"
 

@@ -7,11 +7,11 @@ from hydra.core.global_hydra import GlobalHydra
 
 from reports import configure
 from reports.configure import NotConfigured, configured
-from reports.load import load
-from reports.matching import match
+from reports.frame.load import load
 from reports.published import load as published
 from reports.published import names
-from reports.results import collect
+from reports.tables.matching import match
+from reports.tables.results import collect
 
 NONIID = (
     "dataset=cifar100",

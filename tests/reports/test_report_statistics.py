@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from reports.statistics import (
+from reports.frame.statistics import (
     Outcome,
     bootstrap_interval,
     critical_difference,

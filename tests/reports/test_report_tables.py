@@ -8,13 +8,23 @@ from pathlib import Path
 import pytest
 
 from reports import build, compare
-from reports.grid import DASH, Entry, Notes, escape, heading, latex, latex_page, letters, markdown
-from reports.load import load
+from reports.frame.load import load
 from reports.published import load as published
 from reports.published import load_settings, names
-from reports.results import Ours, Results, collect
-from reports.settings import collect_settings, evaluate, same, settings_grid
-from reports.tables import grid, to_csv
+from reports.tables.comparison import grid, to_csv
+from reports.tables.rendering import (
+    DASH,
+    Entry,
+    Notes,
+    escape,
+    heading,
+    latex,
+    latex_page,
+    letters,
+    markdown,
+)
+from reports.tables.results import Ours, Results, collect
+from reports.tables.settings import collect_settings, evaluate, same, settings_grid
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"

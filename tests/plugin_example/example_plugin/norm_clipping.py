@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
+from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.registry import register
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class NormClipping(FedAvg):
     name = "norm_clipping"
     Params = NormClippingParams
     params: NormClippingParams
-    null_params: ClassVar = {"limit": 0.0}
+    fedavg_equivalent_params: ClassVar = {"limit": 0.0}
 
     def combine(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
         if not self.params.limit:

@@ -1,0 +1,5 @@
+"""Fed-CNML (Wu et al., Computer Science 2024)."""
+
+from methods.fedcnml.method import FedCNML
+
+__all__ = ["FedCNML"]

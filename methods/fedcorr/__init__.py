@@ -1,0 +1,5 @@
+"""FedCorr (Xu et al., CVPR 2022)."""
+
+from methods.fedcorr.method import FedCorr
+
+__all__ = ["FedCorr"]

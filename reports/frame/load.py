@@ -1,0 +1,174 @@
+"""Records of runs as one frame, a row per run. What cannot be used is named in one line each; the rest is loaded.
+
+Columns are the configuration under dotted keys (`seed`, `scale`, `noise.rho`, `method.name`), then `scene.hash`,
+`summary.best`, `summary.last10`, `scores.<score>`, `cost.participations`, `time.seconds_method` and so on, as
+record.json has them. Accuracies are shares, not percentages. `folder` is where the run lies, `config` its configuration
+as nested plain data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmarks.config.schema import PROTOCOL
+from benchmarks.records.record import CorruptRecordError, read_record
+from methods.core.errors import UserError
+
+PLAIN = ("run_id", "status", "reason", "oracle", "rounds")
+SECTIONS = ("scene", "summary", "scores", "cost", "time")
+NAMES = ("dataset.name", "model.name", "partition.name", "noise.name", "method.name")
+NEEDED = ("run_id", "seed", "scale", *NAMES, "budget.participations")
+NEEDED_WHEN_DONE = (
+    "scene.hash",
+    "summary.best",
+    "summary.last10",
+    "summary.final",
+    "cost.participations",
+)
+UNDER_WAY = (
+    "scene.npz",
+    "checkpoint.bin",
+    ".lock",
+)  # any of them without record.json: a run that has not ended
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What lies below some folders."""
+
+    done: pd.DataFrame
+    lost: (
+        pd.DataFrame
+    )  # diverged and failed runs: never results, but a mean over the other seeds must say so
+    warnings: tuple[str, ...]
+    under_way: tuple[Path, ...] = ()  # folders of runs that have not ended
+
+
+def load(folders: Iterable[str | Path]) -> Runs:
+    """All records below the folders. Whatever is left out is in `warnings`, a line each."""
+    rows: dict[str, dict[str, Any]] = {}
+    warnings: list[str] = []
+    under_way: list[Path] = []
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            warnings.append(f"{folder}: no such folder")
+        for place, ended in _places(folder):
+            if not ended:
+                warnings.append(unfinished(place))
+                under_way.append(place)
+                continue
+            try:
+                row = _row(place)
+            except CorruptRecordError as error:
+                warnings.append(str(error))
+                continue
+            if row["status"] != "done":
+                warnings.append(f"{place}: {row['status']}: {row['reason']}; left out")
+            first = rows.get(row["run_id"])
+            if first is None or (first["status"] != "done" and row["status"] == "done"):
+                rows[row["run_id"]] = row
+            elif row["status"] == "done" and first["folder"].resolve() != place.resolve():
+                same = all(
+                    first.get(key) == value
+                    for key, value in row.items()
+                    if key.startswith("summary.")
+                )
+                what = "the same run as" if same else "other numbers for the same run as"
+                warnings.append(f"{place}: {what} {first['folder']}; the latter counts")
+    ordered = sorted(
+        rows.values(), key=lambda row: (row["method.name"], row["seed"], row["run_id"])
+    )
+    done = [row for row in ordered if row["status"] == "done"]
+    lost = [row for row in ordered if row["status"] != "done"]
+    return Runs(_frame(done), _frame(lost), tuple(warnings), tuple(under_way))
+
+
+def unfinished(place: Path) -> str:
+    """The warning about a run that has not ended; a reader that shows such runs takes it back."""
+    return f"{place}: unfinished, no record.json yet; left out"
+
+
+def read_curve(folder: Path) -> pd.DataFrame:
+    """One row per test of the run: round, stage, participations, accuracy, loss, traffic, scores."""
+    path = folder / "curve.csv"
+    try:
+        curve = pd.read_csv(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: missing; left out") from None
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path}: damaged ({type(error).__name__}); left out") from error
+    for column in ("round", "participations", "accuracy"):
+        if (
+            column not in curve
+            or curve[column].isna().any()
+            or not pd.api.types.is_numeric_dtype(curve[column])
+        ):
+            raise UserError(f"{path}: damaged (column {column}); left out")
+    return curve
+
+
+def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested sections under dotted keys; lists become tuples, so that every value can be a label."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = _hashable(value)
+    return flat
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(_hashable(entry) for entry in value) if isinstance(value, list) else value
+
+
+def _places(folder: Path) -> Iterable[tuple[Path, bool]]:
+    """Folders of runs and whether they ended, in a stable order."""
+    for root, inner, files in os.walk(folder):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        if "record.json" in files:
+            yield Path(root), True
+        elif any(name in files for name in UNDER_WAY):
+            yield Path(root), False
+
+
+def _row(place: Path) -> dict[str, Any]:
+    path = place / "record.json"
+    record = read_record(place)
+    if record is None:
+        raise CorruptRecordError(f"{path}: gone while it was read; left out")
+    if record.get("protocol") != PROTOCOL:
+        raise CorruptRecordError(
+            f"{path}: protocol {record.get('protocol')}, not {PROTOCOL}, not comparable; left out"
+        )
+    sections = {name: record.get(name, {}) for name in ("config", *SECTIONS)}
+    for name, value in sections.items():
+        if not isinstance(value, dict):
+            raise CorruptRecordError(f"{path}: damaged ({name} is not a section); left out")
+    config = {key: value for key, value in sections.pop("config").items() if key != "protocol"}
+    row = {name: record.get(name) for name in PLAIN} | flatten(config)
+    row |= flatten(sections) | {"folder": place, "config": config}
+    for key in NEEDED + (NEEDED_WHEN_DONE if row["status"] == "done" else ()):
+        value = row.get(key)
+        if value is None:
+            raise CorruptRecordError(f"{path}: damaged (no {key}); left out")
+        share = not key.startswith("summary.") or (
+            isinstance(value, (int, float)) and 0 <= value <= 1
+        )
+        if not share or (key == "seed" and not isinstance(value, int)):
+            raise CorruptRecordError(f"{path}: damaged ({key}={value!r}); left out")
+    return row
+
+
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    columns = dict.fromkeys([*PLAIN, *NEEDED, *NEEDED_WHEN_DONE, "folder", "config"])
+    for row in rows:
+        columns |= dict.fromkeys(row)
+    series = {name: pd.Series([row.get(name) for row in rows], dtype=object) for name in columns}
+    return pd.DataFrame({name: values.infer_objects() for name, values in series.items()})
