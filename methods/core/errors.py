@@ -1,5 +1,51 @@
-"""The one exception that is meant for the person at the keyboard."""
+"""User errors. Every message is one line that names the key, the value and what is expected.
+
+invalid noise.rho=1.4: expected a number in [0, 1]
+unknown key method.momentun: did you mean method.mu? available: mu, form
+missing dataset.path: set dataset.path=FILE.npz
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
 
 
-class UserError(Exception):
-    """A mistake of the user: commands show it as one line, without a traceback, and exit with code 2."""
+class UserError(ValueError):
+    """An error in the user's input. Commands print the message without a traceback and exit with code 2."""
+
+
+def invalid(key: str, value: Any, expected: str) -> UserError:
+    """A value that its key does not accept."""
+    return UserError(f"invalid {key}={format_value(value)}: expected {expected}")
+
+
+def unknown(what: str, name: str, available: Iterable[str]) -> UserError:
+    """A name that does not exist, such as `unknown("key", "train.lrr", ...)`."""
+    return UserError(f"unknown {what} {name}: {suggest(name, available)}")
+
+
+def missing(key: str, fix: str = "") -> UserError:
+    """A required key without a value."""
+    return UserError(f"missing {key}: set {fix or f'{key}=VALUE'}")
+
+
+def suggest(name: str, available: Iterable[str]) -> str:
+    """The closest name and all available names, as the end of an error message."""
+    names = list(available)
+    close = get_close_matches(name.rpartition(".")[2], names, n=1) or get_close_matches(
+        name, names, n=1
+    )
+    listed = f"available: {', '.join(names) or 'none'}"
+    return f"did you mean {close[0]}? {listed}" if close else listed
+
+
+def format_value(value: Any) -> str:
+    """A value as it is typed on the command line."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return repr(value)
+
+
+def first_line(error: BaseException) -> str:
+    """First line of an exception's message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

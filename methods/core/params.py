@@ -1,0 +1,128 @@
+"""Parameter classes with declared constraints.
+
+    @parameters
+    class FedProxParams:
+        mu: NonNegative = 1.0  # mu, weight of the proximal term
+        form: Literal["squared", "norm"] = "squared"
+
+A parameter class is a frozen pydantic dataclass. Values are not converted, except integers to floats and lists to tuples.
+`build_params` turns a violated constraint into a one-line `UserError`.
+"""
+
+import typing
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
+
+import pydantic
+from pydantic import BeforeValidator, Field
+from pydantic.dataclasses import dataclass
+
+from methods.core.errors import UserError, invalid, missing, unknown
+
+T = TypeVar("T")
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+
+_STRICT = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+_KINDS = {
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    str: "a string",
+    NoneType: "null",
+}
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Item = TypeVar("Item")
+Tuple = Annotated[
+    tuple[Item, ...], BeforeValidator(_as_tuple)
+]  # accepts a list, as YAML has no tuples
+
+
+@dataclass_transform(frozen_default=True)
+def parameters(cls: type[T]) -> type[T]:
+    """Class decorator: a frozen dataclass whose fields are validated when it is created."""
+    return dataclass(frozen=True, config=_STRICT)(cls)  # type: ignore[return-value]
+
+
+@parameters
+class NoParams:
+    """For components without parameters."""
+
+
+def build_params(cls: type[T], values: Mapping[str, Any], section: str) -> T:
+    """Create `cls(**values)`. The first violated constraint is a UserError that names `section.key`."""
+    if not isinstance(values, Mapping):
+        raise invalid(section, values, f"keys {', '.join(field_names(cls)) or '(none)'}")
+    for key in values:
+        if key not in field_names(cls):
+            raise unknown("key", f"{section}.{key}", field_names(cls))
+    try:
+        return cls(**values)
+    except pydantic.ValidationError as error:
+        raise _explain(cls, values, error, section) from None
+
+
+def field_names(cls: type) -> list[str]:
+    """Names of the parameters of a class, in order."""
+    return list(getattr(cls, "__dataclass_fields__", {}))
+
+
+def describe(hint: Any) -> str:
+    """What a type accepts, in words: `a number in [0, 1]`, `sgd or adam`."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _describe_bounds(describe(arguments[0]), arguments[1:])
+    if origin is Literal:
+        return _join([str(argument) for argument in arguments])
+    if origin in (typing.Union, UnionType):
+        return _join([describe(argument) for argument in arguments])
+    if origin in (tuple, list):
+        return f"a list, each entry {describe(arguments[0])}"
+    return _KINDS.get(hint, str(hint))
+
+
+def _describe_bounds(kind: str, metadata: tuple[Any, ...]) -> str:
+    bounds: dict[str, Any] = {}
+    for entry in metadata:
+        for constraint in getattr(entry, "metadata", [entry]):
+            bounds |= {
+                name: getattr(constraint, name)
+                for name in ("gt", "ge", "lt", "le")
+                if hasattr(constraint, name)
+            }
+    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
+    if low is not None and high is not None:
+        return f"{kind} in {'[' if 'ge' in bounds else '('}{low}, {high}{']' if 'le' in bounds else ')'}"
+    if low is not None:
+        return f"{kind} {'of at least' if 'ge' in bounds else 'above'} {low}"
+    if high is not None:
+        return f"{kind} {'of at most' if 'le' in bounds else 'below'} {high}"
+    return kind
+
+
+def _join(options: list[str]) -> str:
+    return " or ".join(filter(None, [", ".join(options[:-1]), options[-1]]))
+
+
+def _explain(
+    cls: type, values: Mapping[str, Any], error: pydantic.ValidationError, section: str
+) -> UserError:
+    first = error.errors()[0]
+    if first["type"] == "value_error":
+        cause = first["ctx"]["error"]
+        return cause if isinstance(cause, UserError) else UserError(str(cause))
+    name = str(first["loc"][0])
+    if first["type"] == "missing":
+        return missing(f"{section}.{name}")
+    hint = typing.get_type_hints(cls, include_extras=True)[name]
+    return invalid(f"{section}.{name}", values[name], describe(hint))
