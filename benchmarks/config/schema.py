@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from methods.core.errors import UserError
+from methods.core.params import build_params
 
 PROTOCOL = (
     1  # raised by a change that alters numbers; records of two protocols are never put side by side
@@ -241,6 +242,8 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
 
 def section(cls: type[T], raw: Any, where: str) -> T:
     """A dataclass from a mapping: unknown keys, wrong types and illegal values are one-line UserErrors that name the key."""
+    if hasattr(cls, "__pydantic_validator__"):
+        return build_params(cls, raw, where)
     if not isinstance(raw, Mapping):
         keys = ", ".join(typing.get_type_hints(cls))
         raise UserError(f"{where}={raw!r} is not legal; legal: keys {keys}")
