@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.config.schema import SCALES
-from reports import cli
+from benchmarks.terminal import command
 from reports.frame.load import Runs, load
 from reports.published import load as published
 from reports.published import load_settings, names, settings_names
@@ -31,15 +31,18 @@ Writes published tables with our numbers beside the paper's, as Markdown, LaTeX 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.run(arguments, USAGE, DEFAULTS, build)
+    return command.run_command(arguments, USAGE, DEFAULTS, build)
 
 
 def build(options: dict[str, str]) -> int:
     """Write the tables that the options ask for, and say what was written and what was left out."""
     legal = (*names(), *settings_names())
-    chosen = [cli.choice("table", name, ("all", *legal)) for name in options["table"].split(",")]
-    scale = cli.choice("scale", options["scale"], ("all", *SCALES))
-    folders = cli.folders(options["runs"])
+    chosen = [
+        command.require_choice("table", name, ("all", *legal))
+        for name in options["table"].split(",")
+    ]
+    scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
+    folders = command.split_dirs(options["runs"])
     runs = load(folders)
     warnings = list(runs.warnings)
     if len(runs.done) == 0:
@@ -51,7 +54,7 @@ def build(options: dict[str, str]) -> int:
             warnings += _results(name, runs, scale, Path(options["out"]))
         else:
             warnings += _settings(name, "paper" if scale == "all" else scale, Path(options["out"]))
-    cli.warn(warnings)
+    command.print_warnings(warnings)
     return 0
 
 

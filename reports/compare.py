@@ -11,8 +11,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.terminal import command
 from methods.core.errors import UserError
-from reports import cli
 from reports.frame.load import load
 from reports.frame.pivot import Pivot, fits, paired, pivot, ranked, select
 from reports.frame.statistics import (
@@ -63,14 +63,14 @@ class Section:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.run(arguments, USAGE, DEFAULTS, compare, free=True)
+    return command.run_command(arguments, USAGE, DEFAULTS, compare, accepts_run_filters=True)
 
 
 def compare(options: dict[str, str]) -> int:
     """Print the comparison that the options ask for, and write it where they say."""
-    folders = cli.folders(options["runs"])
+    folders = command.split_dirs(options["runs"])
     runs = load(folders)
-    cli.warn(runs.warnings)
+    command.print_warnings(runs.warnings)
     if len(runs.done) == 0:
         raise UserError(f"no finished run below {', '.join(folders)}")
     conditions = {key: value for key, value in options.items() if key not in DEFAULTS}

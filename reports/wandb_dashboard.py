@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports import cli
+from benchmarks.terminal import command
 
 if TYPE_CHECKING:
     from wandb_workspaces.workspaces import Section, Workspace
@@ -38,10 +38,10 @@ SECONDS = "10"  # that the server may take to answer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.run(arguments, USAGE, DEFAULTS, make)
+    return command.run_command(arguments, USAGE, DEFAULTS, make)
 
 
-def make(options: cli.Options) -> int:
+def make(options: command.Options) -> int:
     """Send the dashboard, or write it down."""
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     os.environ.setdefault("WANDB_HTTP_TIMEOUT", SECONDS)

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.config.schema import SCALES
+from benchmarks.terminal import command
 from methods.core.errors import UserError
-from reports import cli
 from reports.figures import accuracy, detection, scenarios, style
 from reports.frame.load import load
 from reports.frame.pivot import select
@@ -51,18 +51,19 @@ is nearest to the paper's setting and says in its title what it shows.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.run(arguments, USAGE, DEFAULTS, draw, free=True)
+    return command.run_command(arguments, USAGE, DEFAULTS, draw, accepts_run_filters=True)
 
 
 def draw(options: dict[str, str]) -> int:
     """Draw what the options ask for and the records allow; say what was written and what could not be drawn."""
     chosen = [
-        cli.choice("figure", name, ("all", *FIGURES)) for name in options["figure"].split(",")
+        command.require_choice("figure", name, ("all", *FIGURES))
+        for name in options["figure"].split(",")
     ]
-    scale = cli.choice("scale", options["scale"], ("all", *SCALES))
-    folders = cli.folders(options["runs"])
+    scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
+    folders = command.split_dirs(options["runs"])
     runs = load(folders)
-    cli.warn(runs.warnings)
+    command.print_warnings(runs.warnings)
     if len(runs.done) == 0:
         raise UserError(f"no finished run below {', '.join(folders)}")
     frame = select(runs.done, {key: value for key, value in options.items() if key not in DEFAULTS})
@@ -70,7 +71,9 @@ def draw(options: dict[str, str]) -> int:
         if scale == "all" and not (frame["scale"] == each).any():
             continue
         for name in FIGURES if "all" in chosen else dict.fromkeys(chosen):
-            cli.warn(_figure(name, frame[frame["scale"] == each], Path(options["out"]) / each))
+            command.print_warnings(
+                _figure(name, frame[frame["scale"] == each], Path(options["out"]) / each)
+            )
     return 0
 
 

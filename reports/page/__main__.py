@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.terminal import command
 from methods.core.errors import UserError
-from reports import cli
 from reports.page.collect import page
 from reports.page.unfinished import quiet
 from reports.page.write import write
@@ -33,17 +33,17 @@ Stamp = frozenset[tuple[str, int, int]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.run(arguments, USAGE, DEFAULTS, build)
+    return command.run_command(arguments, USAGE, DEFAULTS, build)
 
 
 def build(options: dict[str, str]) -> int:
     """Write the page once, or again and again."""
-    folders = cli.folders(options["runs"])
+    folders = command.split_dirs(options["runs"])
     out = Path(options["out"])
     if out.suffix not in (".html", ".htm"):
         raise UserError(f"out={out} is not legal; legal: a file that ends in .html")
     every = _seconds(options["every"])
-    if cli.choice("watch", options["watch"], ("true", "false")) == "true":
+    if command.require_choice("watch", options["watch"], ("true", "false")) == "true":
         return watch(folders, out, every)
     _write(folders, out, 0, set())
     return 0
@@ -85,7 +85,7 @@ def stamp(folders: Sequence[str]) -> Stamp:
 def _write(folders: Sequence[str], out: Path, every: float, told: set[str]) -> None:
     """`every` is 0 for a page that does not load itself again. Warnings in `told` are not repeated."""
     made = page(folders)
-    cli.warn(line for line in made.warnings if line not in told)
+    command.print_warnings(line for line in made.warnings if line not in told)
     told.update(made.warnings)
     size = write(
         out, made.data | {"written": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "every": every}

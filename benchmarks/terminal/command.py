@@ -1,0 +1,79 @@
+"""Command layer shared by all commands except `benchmarks.run`: key=value options, help, one-line errors with exit code 2."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from methods.core.errors import UserError, invalid, suggest, unknown
+
+Options = dict[str, str]
+
+
+def run_command(
+    arguments: Sequence[str] | None,
+    usage: str,
+    defaults: Mapping[str, str],
+    function: Callable[[Options], int],
+    accepts_run_filters: bool = False,
+) -> int:
+    """Parse the arguments, call `function` with the options, and print user errors in one line. Returns the exit code.
+
+    With `accepts_run_filters`, keys of the run configuration (`noise.rho=0.4`) are options too.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if {"--help", "-h"} & set(arguments):
+        print(usage.strip())
+        return 0
+    try:
+        return function(parse_options(arguments, defaults, accepts_run_filters))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def parse_options(
+    arguments: Sequence[str], defaults: Mapping[str, str], accepts_run_filters: bool = False
+) -> Options:
+    """key=value arguments over their defaults."""
+    options = dict(defaults)
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals:
+            raise UserError(
+                f"invalid argument {argument!r}: expected key=value; {suggest(key, defaults)}"
+            )
+        if key not in defaults and not (accepts_run_filters and is_run_filter(key)):
+            raise unknown("key", key, defaults)
+        options[key] = value
+    return options
+
+
+def is_run_filter(key: str) -> bool:
+    """True for a key of the run configuration, such as `noise.rho`."""
+    return "." in key or key == "seed"
+
+
+def require_choice(key: str, value: str, choices: Sequence[str]) -> str:
+    """Return the value if it is one of the choices."""
+    if value not in choices:
+        raise UserError(f"invalid {key}={value}: {suggest(value, choices)}")
+    return value
+
+
+def split_dirs(value: str) -> list[str]:
+    """One or more directories, separated by commas."""
+    found = [part for part in value.split(",") if part]
+    if not found:
+        raise invalid("runs", value, "one or more directories, separated by commas")
+    return found
+
+
+def print_warnings(lines: Iterable[str]) -> None:
+    """Print each line once to the error stream."""
+    for line in dict.fromkeys(lines):
+        print(line, file=sys.stderr)
