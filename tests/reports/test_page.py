@@ -216,10 +216,10 @@ def test_no_run_at_all(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["run=x"], "run is not a key; did you mean runs?; legal: runs, out, watch, every"),
-        (["runs="], "runs= is empty; legal: one or more folders, separated by commas"),
+        (["run=x"], "unknown key run: did you mean runs? available: runs, out, watch, every"),
+        (["runs="], "invalid runs='': expected one or more directories, separated by commas"),
         (["out=page.txt"], "out=page.txt is not legal; legal: a file that ends in .html"),
-        (["watch=yes"], "watch=yes is not legal; legal: true, false"),
+        (["watch=yes"], "invalid watch=yes: available: true, false"),
         (["every=0"], "every=0 is not legal; legal: seconds, more than 0"),
         (["every=nan"], "every=nan is not legal; legal: seconds, more than 0"),
         (["runs=/nowhere", "out=/dev/null/x/page.html"], "/dev/null/x: Not a directory"),

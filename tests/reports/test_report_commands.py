@@ -19,22 +19,26 @@ ROOT = HERE.parents[1]
         (
             build,
             ["tabel=all"],
-            "tabel is not a key; did you mean table?; legal: table, runs, out, scale",
+            "unknown key tabel: did you mean table? available: table, runs, out, scale",
         ),
         (
             build,
             ["fedcorr_table2"],
-            "'fedcorr_table2' is not key=value; legal keys: table, runs, out, scale",
+            "invalid argument 'fedcorr_table2': expected key=value; available: table, runs, out, scale",
         ),
-        (build, ["noise.rho=0.4"], "noise.rho is not a key; legal: table, runs, out, scale"),
+        (build, ["noise.rho=0.4"], "unknown key noise.rho: available: table, runs, out, scale"),
         (
             build,
             ["table=fedcor_table2"],
-            "table=fedcor_table2 is not legal; did you mean fedcorr_table2?; legal: all, fedcorr_table2, ",
+            "invalid table=fedcor_table2: did you mean fedcorr_table2? available: all, fedcorr_table2, ",
         ),
-        (build, ["table="], "table= is not legal; legal: all, fedcorr_table2, "),
-        (build, ["scale=huge"], "scale=huge is not legal; legal: all, paper, laptop, smoke"),
-        (build, ["runs="], "runs= is empty; legal: one or more folders, separated by commas"),
+        (build, ["table="], "invalid table=: available: all, fedcorr_table2, "),
+        (build, ["scale=huge"], "invalid scale=huge: available: all, paper, laptop, smoke"),
+        (
+            build,
+            ["runs="],
+            "invalid runs='': expected one or more directories, separated by commas",
+        ),
         (
             build,
             ["runs=/nowhere", "table=fedcorr_table9", "out=/dev/null/x"],
@@ -43,7 +47,7 @@ ROOT = HERE.parents[1]
         (
             compare,
             ["bse=1"],
-            "bse is not a key; legal: runs, rows, cols, metric, baseline, scale, out",
+            "unknown key bse: available: runs, rows, cols, metric, baseline, scale, out",
         ),
         (compare, ["runs=/nowhere"], "no finished run below /nowhere"),
         (

@@ -285,13 +285,13 @@ def test_a_missing_scene_is_named(tmp_path):
     [
         (
             ["figure=fedcorr_figur3"],
-            "figure=fedcorr_figur3 is not legal; did you mean fedcorr_figure3?; legal: all, ",
+            "invalid figure=fedcorr_figur3: did you mean fedcorr_figure3? available: all, ",
         ),
         (
             ["figures=all"],
-            "figures is not a key; did you mean figure?; legal: figure, runs, out, scale",
+            "unknown key figures: did you mean figure? available: figure, runs, out, scale",
         ),
-        (["scale=huge"], "scale=huge is not legal; legal: all, paper, laptop, smoke"),
+        (["scale=huge"], "invalid scale=huge: available: all, paper, laptop, smoke"),
         (["runs=/nowhere"], "no finished run below /nowhere"),
         (
             [f"runs={GOOD}", "noise.ro=0.4"],

@@ -118,7 +118,7 @@ def test_server_that_is_not_there_costs_seconds(
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("colour=red", "colour is not a key; legal: project"),
+        ("colour=red", "unknown key colour: available: project"),
         ("out=no/such/folder.json", "No such file or directory"),
     ],
 )
