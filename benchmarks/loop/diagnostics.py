@@ -16,20 +16,20 @@ from methods.core.streams import numpy_generator
 from methods.fedavg import FedAvg
 
 
-def score(diagnosis: Diagnosis, fleet: ClientPool, scene: Scenario) -> dict[str, float]:
+def score(diagnosis: Diagnosis, fleet: ClientPool, scenario: Scenario) -> dict[str, float]:
     """All scores that the diagnosis allows, by name; names are the curve's columns."""
     scores = {f"method/{name}": float(value) for name, value in diagnosis.values.items()}
-    scores |= client_scores(diagnosis, scene)
-    scores |= sample_scores(diagnosis.noisy_samples, scene)
-    scores |= label_scores(diagnosis.labels, fleet, scene)
+    scores |= client_scores(diagnosis, scenario)
+    scores |= sample_scores(diagnosis.noisy_samples, scenario)
+    scores |= label_scores(diagnosis.labels, fleet, scenario)
     return scores
 
 
-def client_scores(diagnosis: Diagnosis, scene: Scenario) -> dict[str, float]:
+def client_scores(diagnosis: Diagnosis, scenario: Scenario) -> dict[str, float]:
     scores: dict[str, float] = {}
-    truth = scene.noise.client_level > 0
+    truth = scenario.noise.client_level > 0
     if diagnosis.noisy_clients is not None:
-        found = np.zeros(scene.num_clients, dtype=bool)
+        found = np.zeros(scenario.num_clients, dtype=bool)
         found[list(diagnosis.noisy_clients)] = True
         scores |= detection("clients", found, truth)
     if diagnosis.client_scores is not None and 0 < truth.sum() < len(truth):
@@ -38,22 +38,22 @@ def client_scores(diagnosis: Diagnosis, scene: Scenario) -> dict[str, float]:
         )
     if diagnosis.noise_rates is not None:
         scores["clients/rate_error"] = float(
-            np.abs(np.asarray(diagnosis.noise_rates) - scene.noise.client_rate).mean()
+            np.abs(np.asarray(diagnosis.noise_rates) - scenario.noise.client_rate).mean()
         )
     return scores
 
 
-def sample_scores(masks: Mapping[int, np.ndarray] | None, scene: Scenario) -> dict[str, float]:
+def sample_scores(masks: Mapping[int, np.ndarray] | None, scenario: Scenario) -> dict[str, float]:
     """Over the samples of the clients that the method has judged."""
     if not masks:
         return {}
     found = np.concatenate([np.asarray(mask, dtype=bool) for mask in masks.values()])
-    truth = np.concatenate([scene.noise.flipped[scene.parts[k]] for k in masks])
+    truth = np.concatenate([scenario.noise.flipped[scenario.client_indices[k]] for k in masks])
     return detection("samples", found, truth)
 
 
 def label_scores(
-    labels: Mapping[int, np.ndarray] | None, fleet: ClientPool, scene: Scenario
+    labels: Mapping[int, np.ndarray] | None, fleet: ClientPool, scenario: Scenario
 ) -> dict[str, float]:
     """Accuracy of the labels as given and as the method would use them, over all clients' samples. Only when labels were changed."""
     if labels is None:
@@ -61,8 +61,8 @@ def label_scores(
     if not labels:
         return {}
     total = right_before = fixed = harmed = 0
-    for k, part in enumerate(scene.parts):
-        clean, given = scene.clean[part], scene.noise.labels[part]
+    for k, part in enumerate(scenario.client_indices):
+        clean, given = scenario.clean_labels[part], scenario.noise.labels[part]
         before = given == clean
         total += len(part)
         right_before += int(before.sum())
@@ -82,7 +82,7 @@ def label_audit(
     fleet: ClientPool,
     earlier: Mapping[int, torch.Tensor],
     masks: Mapping[int, np.ndarray] | None,
-    scene: Scenario,
+    scenario: Scenario,
 ) -> dict[str, Any]:
     """What became of the labels since an earlier moment, for the journal; empty when none changed.
 
@@ -95,16 +95,19 @@ def label_audit(
         for k, labels in fleet.changed_labels.items()
     ):
         return {}
-    confusion = np.zeros((scene.num_classes, scene.num_classes), dtype=np.int64)
-    rates = np.zeros(scene.num_clients)
-    for k, part in enumerate(scene.parts):
-        clean, working = scene.clean[part], as_hard(fleet.labels(k).numpy())
+    confusion = np.zeros((scenario.num_classes, scenario.num_classes), dtype=np.int64)
+    rates = np.zeros(scenario.num_clients)
+    for k, part in enumerate(scenario.client_indices):
+        clean, working = scenario.clean_labels[part], as_hard(fleet.labels(k).numpy())
         np.add.at(confusion, (clean, working), 1)
         rates[k] = (working != clean).mean()
     rows = []
     for k, mask in (masks or {}).items():
         found = np.asarray(mask, dtype=bool)
-        wrong = as_hard(earlier.get(k, fleet.given(k)).numpy()) != scene.clean[scene.parts[k]]
+        wrong = (
+            as_hard(earlier.get(k, fleet.given(k)).numpy())
+            != scenario.clean_labels[scenario.client_indices[k]]
+        )
         rows.append(
             [
                 k,
@@ -142,10 +145,10 @@ def auroc(scores: np.ndarray, truth: np.ndarray) -> float:
 
 
 def memorisation(
-    executor: Executor, method: FedAvg, scene: Scenario, seed: int, limit: int
+    executor: Executor, method: FedAvg, scenario: Scenario, seed: int, limit: int
 ) -> dict[str, float]:
     """On a fixed choice of wrongly labelled training samples: how often the model says the wrong label, and how often the true one."""
-    wrong = np.flatnonzero(scene.noise.flipped & held(scene))
+    wrong = np.flatnonzero(scenario.noise.flipped & held(scenario))
     if limit == 0 or len(wrong) == 0:
         return {}
     chosen = np.sort(
@@ -153,13 +156,13 @@ def memorisation(
     )
     top, _ = predict(executor, method, "train", torch.from_numpy(chosen))
     return {
-        "memorised/wrong": float((top == scene.noise.labels[chosen]).mean()),
-        "memorised/true": float((top == scene.clean[chosen]).mean()),
+        "memorised/wrong": float((top == scenario.noise.labels[chosen]).mean()),
+        "memorised/true": float((top == scenario.clean_labels[chosen]).mean()),
     }
 
 
-def held(scene: Scenario) -> np.ndarray:
+def held(scenario: Scenario) -> np.ndarray:
     """Which samples belong to at least one client."""
-    mask = np.zeros(len(scene.clean), dtype=bool)
-    mask[np.concatenate(scene.parts)] = True
+    mask = np.zeros(len(scenario.clean_labels), dtype=bool)
+    mask[np.concatenate(scenario.client_indices)] = True
     return mask

@@ -26,7 +26,7 @@ from benchmarks.loop import diagnostics, evaluation
 from benchmarks.loop.checkpoint import CheckpointFile
 from benchmarks.records.files import write_curve, write_journal, write_json, write_yaml
 from benchmarks.records.record import FINISHED, read_record, versions
-from benchmarks.scenario import scenario
+from benchmarks.scenario.scenario import Scenario, build_scenario
 from benchmarks.tracking.tracker import Tracker
 from methods.core import registry
 from methods.core.contract import DivergenceError, RoundContext, TaskSpec
@@ -103,15 +103,15 @@ def execute_run(config: RunConfig, tracker: Tracker) -> dict[str, Any]:
 class Run:
     """The state of one run between its rounds."""
 
-    def __init__(self, config: RunConfig, tracker: Tracker, world: scenario.Scenario | None = None):
-        """In the configured scene, or in another `world` on the same data."""
+    def __init__(self, config: RunConfig, tracker: Tracker, scenario: Scenario | None = None):
+        """Use `scenario` if given, otherwise build it from the configuration."""
         self.config, self.tracker = config, tracker
         self.dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
         models.check(config.model.name, self.dataset.shape, config.model.params)
-        self.scene = world or scenario.build(config, self.dataset)
+        self.scenario = scenario or build_scenario(config, self.dataset)
         self.method, self.spec = build_method(config, self.dataset)
 
-        dataset, noisy = self.dataset, torch.from_numpy(self.scene.noise.labels)
+        dataset, noisy = self.dataset, torch.from_numpy(self.scenario.noise.labels)
         num_classes, shape = dataset.num_classes, dataset.shape
 
         def build_module() -> (
@@ -128,12 +128,12 @@ class Run:
         train, test = (
             ImageSplit(images, dataset.views) for images in (dataset.train, dataset.test)
         )
-        self.engine = compiled.choose(config, self.scene.sizes, shape, build_module)
+        self.engine = compiled.choose(config, self.scenario.client_sizes, shape, build_module)
         workshop = WorkerContext(
             train,
             test,
             num_classes,
-            self.scene.parts,
+            self.scenario.client_indices,
             noisy,
             client_half,
             build_module,
@@ -142,7 +142,7 @@ class Run:
         self.executor = make(config.executor.name, config.executor.workers, workshop)
         self.fleet = ClientPool(
             self.executor,
-            self.scene.parts,
+            self.scenario.client_indices,
             noisy,
             initial_weights,
             self.method.skip_nonfinite_updates,
@@ -163,7 +163,7 @@ class Run:
     def loop(self) -> None:
         method, fleet = self.method, self.fleet
         write_yaml(self.config.run_dir / "config.yaml", to_plain_data(self.config))
-        self.scene.save(self.config.run_dir / "scene.npz")
+        self.scenario.save(self.config.run_dir / "scene.npz")
         method.setup(self.spec, fleet, self.context("setup"))
         self._resume()
         self.tracker.plan(method.planned_participations, self.curve)
@@ -208,11 +208,11 @@ class Run:
         scores: dict[str, float] = {}
         arrays = dict(diagnosis.arrays)
         if self.dataset.labels_are_clean:
-            scores = diagnostics.score(diagnosis, self.fleet, self.scene)
+            scores = diagnostics.score(diagnosis, self.fleet, self.scenario)
             scores |= diagnostics.memorisation(
                 self.executor,
                 self.method,
-                self.scene,
+                self.scenario,
                 self.config.seed,
                 self.config.evaluate.memorised_samples,
             )
@@ -221,7 +221,7 @@ class Run:
                     self.fleet,
                     self.audited,
                     diagnosis.noisy_samples if diagnosis.arrays else None,
-                    self.scene,
+                    self.scenario,
                 )
                 self.audited = dict(self.fleet.changed_labels)
         meter = self.fleet.meter
@@ -308,7 +308,7 @@ class Run:
                 "last10": float(np.mean(accuracies[-EVALUATED_LAST:])),
                 "final": accuracies[-1],
             }
-        noise = self.scene.noise
+        noise = self.scenario.noise
         record = {
             "protocol": PROTOCOL,
             "run_id": self.config.run_id,
@@ -316,11 +316,16 @@ class Run:
             "reason": reason,
             "config": self.config.science(),
             "scene": {
-                "hash": self.scene.hash,
+                "hash": self.scenario.hash,
                 "noise_convention": noise.convention,
-                "wrong_labels": float(noise.flipped[np.concatenate(self.scene.parts)].mean()),
+                "wrong_labels": float(
+                    noise.flipped[np.concatenate(self.scenario.client_indices)].mean()
+                ),
                 "noisy_clients": int((noise.client_level > 0).sum()),
-                "client_sizes": [int(self.scene.sizes.min()), int(self.scene.sizes.max())],
+                "client_sizes": [
+                    int(self.scenario.client_sizes.min()),
+                    int(self.scenario.client_sizes.max()),
+                ],
             },
             "oracle": self.method.oracle(),
             "rounds": self.round,

@@ -19,24 +19,24 @@ from methods.core.errors import UserError
 
 @dataclass(frozen=True)
 class Scenario:
-    parts: list[np.ndarray]  # sample indices of each client
-    clean: np.ndarray  # (n,) the data set's own labels
+    client_indices: list[np.ndarray]  # sample indices of each client
+    clean_labels: np.ndarray  # (n,) the data set's own labels
     noise: noise.NoiseRecord
     num_classes: int
 
     @property
     def num_clients(self) -> int:
-        return len(self.parts)
+        return len(self.client_indices)
 
     @property
-    def sizes(self) -> np.ndarray:
-        return np.array([len(part) for part in self.parts], dtype=np.int64)
+    def client_sizes(self) -> np.ndarray:
+        return np.array([len(part) for part in self.client_indices], dtype=np.int64)
 
     @property
     def hash(self) -> str:
         """Identity of partition and noise; equal hashes mean that two runs saw the same clients with the same labels."""
         digest = hashlib.sha256()
-        for part in self.parts:
+        for part in self.client_indices:
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part.astype("<i8").tobytes())
         digest.update(self.noise.labels.astype("<i8").tobytes())
@@ -45,26 +45,26 @@ class Scenario:
     def class_counts(self, labels: np.ndarray) -> np.ndarray:
         """(clients, classes) histogram of some labels of the training set."""
         return np.stack(
-            [np.bincount(labels[part], minlength=self.num_classes) for part in self.parts]
+            [np.bincount(labels[part], minlength=self.num_classes) for part in self.client_indices]
         )
 
     def save(self, path: Path) -> None:
         buffer = io.BytesIO()
         np.savez_compressed(
             buffer,
-            parts=np.concatenate(self.parts),
-            sizes=self.sizes,
+            parts=np.concatenate(self.client_indices),
+            sizes=self.client_sizes,
             noisy_labels=self.noise.labels,
             flipped=self.noise.flipped,
             client_level=self.noise.client_level,
             client_rate=self.noise.client_rate,
             transition=self.noise.transition,
-            clean_counts=self.class_counts(self.clean),
+            clean_counts=self.class_counts(self.clean_labels),
         )
         atomic_write(path, buffer.getvalue())
 
 
-def build(config: RunConfig, dataset: Dataset) -> Scenario:
+def build_scenario(config: RunConfig, dataset: Dataset) -> Scenario:
     """Partition on the clean labels, then noise. An impossible pair is one line."""
     labels = dataset.train_labels
     try:
@@ -97,7 +97,7 @@ def describe(config: RunConfig, world: Scenario) -> list[Any]:
     """Tables for the terminal: the scene as a whole, and one row per client."""
     from rich.table import Table
 
-    rates, sizes = world.noise.client_rate, world.sizes
+    rates, sizes = world.noise.client_rate, world.client_sizes
     noisy = world.noise.client_level > 0
     whole = Table(show_header=False, box=None, padding=(0, 2))
     whole.add_row(
@@ -109,7 +109,7 @@ def describe(config: RunConfig, world: Scenario) -> list[Any]:
         "clients",
         f"{world.num_clients}, {int(noisy.sum())} noisy; {sizes.min()} to {sizes.max()} samples, {int(sizes.sum())} in all",
     )
-    held = np.concatenate(world.parts)
+    held = np.concatenate(world.client_indices)
     whole.add_row(
         "wrong labels",
         f"{100 * world.noise.flipped[held].mean():.2f} % of all, {100 * rates.max():.1f} % on the noisiest client",
@@ -124,7 +124,11 @@ def describe(config: RunConfig, world: Scenario) -> list[Any]:
         "samples per class (given)",
     )
     for k, (true, given) in enumerate(
-        zip(world.class_counts(world.clean), world.class_counts(world.noise.labels), strict=True)
+        zip(
+            world.class_counts(world.clean_labels),
+            world.class_counts(world.noise.labels),
+            strict=True,
+        )
     ):
         level = f"{world.noise.client_level[k]:.3f}" if noisy[k] else "-"
         counts = (
@@ -150,7 +154,7 @@ def draw(world: Scenario, path: Path, title: str) -> None:
     from matplotlib import pyplot
 
     shown = min(world.num_clients, 100)
-    counts = world.class_counts(world.clean)[:shown]
+    counts = world.class_counts(world.clean_labels)[:shown]
     figure, (bubbles, bars) = pyplot.subplots(
         2,
         1,
@@ -213,7 +217,7 @@ def main(arguments: list[str]) -> int:
             raise UserError(
                 f"{' '.join(sweep.sweeps(overrides))} makes {len(others) + 1} scenes; legal: one value per key"
             )
-        world = build(
+        world = build_scenario(
             config, data.load(config.dataset.name, config.data_dir, config.dataset.params)
         )
         for table in describe(config, world):

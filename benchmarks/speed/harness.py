@@ -15,7 +15,7 @@ from benchmarks.config import sweep
 from benchmarks.config.schema import RunConfig
 from benchmarks.data import Dataset
 from benchmarks.loop.runner import Run
-from benchmarks.scenario import scenario
+from benchmarks.scenario.scenario import Scenario, build_scenario
 from benchmarks.tracking.tracker import Tracker
 
 # The reference work: 10 clients a round x 500 images x 5 epochs in batches of 10, then a test.
@@ -41,10 +41,10 @@ def configured(*overrides: str) -> RunConfig:
     return config
 
 
-def reference_data() -> tuple[RunConfig, Dataset, scenario.Scenario]:
+def reference_data() -> tuple[RunConfig, Dataset, Scenario]:
     config = configured()
     dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
-    return config, dataset, scenario.build(config, dataset)
+    return config, dataset, build_scenario(config, dataset)
 
 
 def build_module(config: RunConfig, dataset: Dataset) -> Any:
@@ -61,8 +61,8 @@ def opened(*overrides: str, samples: int | None = None) -> Iterator[Run]:
         world = None
         if samples is not None:
             dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
-            whole = scenario.build(config, dataset)
-            world = replace(whole, parts=[part[:samples] for part in whole.parts])
+            whole = build_scenario(config, dataset)
+            world = replace(whole, client_indices=[part[:samples] for part in whole.client_indices])
         run = Run(config, Tracker("speed", Path(folder), Console(quiet=True), live=False), world)
         try:
             run.method.setup(run.spec, run.fleet, run.context("setup"))

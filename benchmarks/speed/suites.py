@@ -63,7 +63,7 @@ def _rounds(
         for name, settings in bare.items():
             tell(f"prepares: {name}")
             federation = BaselineFedAvg(
-                dataset, world.parts, build_module(config, dataset), **settings
+                dataset, world.client_indices, build_module(config, dataset), **settings
             )
             stack.callback(federation.close)
             candidates[name] = federation.round
@@ -83,7 +83,7 @@ def resnet18(repeats: int, tell: Tell) -> dict[str, Any]:
     )
     config = configured(*overrides)
     _, dataset, world = reference_data()
-    parts = [part[:30] for part in world.parts]
+    parts = [part[:30] for part in world.client_indices]
     name = "bare eager loop, flat vector, 1 process"
     with ExitStack() as stack:
         bare = BaselineFedAvg(
@@ -111,7 +111,7 @@ def evaluating(repeats: int, tell: Tell) -> dict[str, Any]:
     """A test of LeNet-5 on 10,000 images, against bare loops with several batch sizes; the baseline is the fastest of them."""
     config, dataset, world = reference_data()
     with ExitStack() as stack:
-        bare = BaselineFedAvg(dataset, world.parts, build_module(config, dataset))
+        bare = BaselineFedAvg(dataset, world.client_indices, build_module(config, dataset))
         stack.callback(bare.close)
         run = stack.enter_context(opened("executor=processes", "executor.workers=2"))
         candidates: dict[str, Callable[[], Any]] = {
@@ -267,7 +267,7 @@ def threads(repeats: int, tell: Tell) -> dict[str, Any]:
         for count in (1, 2):
             bare = BaselineFedAvg(
                 dataset,
-                world.parts,
+                world.client_indices,
                 build_module(config, dataset),
                 processes=1,
                 threads=count,
@@ -349,7 +349,7 @@ def _memory(method: str, clients: int, tell: Tell) -> dict[str, Any]:
     command = [
         sys.executable,
         "-c",
-        f"from benchmarks.speed.parts import print_memory; print_memory({method!r}, {clients})",
+        f"from benchmarks.speed.suites import print_memory; print_memory({method!r}, {clients})",
     ]
     own, state = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     return {"clients": clients, "own_mb": float(own), "state_mb": float(state)}

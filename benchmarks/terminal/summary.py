@@ -13,7 +13,7 @@ from benchmarks.config.schema import RunConfig, to_plain_data
 from benchmarks.config.sweep import Cell
 from benchmarks.records import estimates
 from benchmarks.records.record import FINISHED, read_record
-from benchmarks.scenario import scenario
+from benchmarks.scenario.scenario import build_scenario
 from methods.core.errors import UserError
 
 
@@ -80,7 +80,7 @@ def validate_runs(cells: Sequence[Cell]) -> None:
                 )
             if world not in seen:
                 models.check(config.model.name, datasets[key].shape, config.model.params)
-                scenario.build(config, datasets[key])
+                build_scenario(config, datasets[key])
                 seen.add(world)
             build_method(config, datasets[key])
         except UserError as error:

@@ -165,7 +165,7 @@ def test_neither_client_nor_worker_nor_fleet_holds_a_true_label(
     truth, test_truth, noisy = (
         run.dataset.train_labels,
         run.dataset.test_labels,
-        run.scene.noise.labels,
+        run.scenario.noise.labels,
     )
     seen: list[Any] = []
     half = run.executor._workshop.method  # type: ignore[attr-defined]
@@ -180,12 +180,14 @@ def test_neither_client_nor_worker_nor_fleet_holds_a_true_label(
     assert not holds(seen, truth) and not holds(seen, test_truth)
     for part in (
         part
-        for part, rate in zip(run.scene.parts, run.scene.noise.client_rate, strict=True)
+        for part, rate in zip(
+            run.scenario.client_indices, run.scenario.noise.client_rate, strict=True
+        )
         if rate > 0
     ):
         assert not holds(seen, truth[part])
     assert not any(
-        isinstance(value, (type(run.dataset), type(run.scene), type(run.scene.noise)))
+        isinstance(value, (type(run.dataset), type(run.scenario), type(run.scenario.noise)))
         for value in seen
     )
 
@@ -256,4 +258,6 @@ def test_fleet_keeps_what_clients_keep(open_run: Callable[..., Run]) -> None:
         and run.fleet.state(3) == {}
     )
     assert torch.equal(run.fleet.labels(2), run.fleet.given(2)) and run.fleet.changed_labels == {}
-    assert np.array_equal(run.fleet.given(2).numpy(), run.scene.noise.labels[run.scene.parts[2]])
+    assert np.array_equal(
+        run.fleet.given(2).numpy(), run.scenario.noise.labels[run.scenario.client_indices[2]]
+    )

@@ -84,23 +84,26 @@ def test_workers_share_the_test_without_changing_it(trained: Run) -> None:
 def test_memorisation_is_measured_on_wrong_labels_only(open_run: Callable[..., Run]) -> None:
     """Against a plain loop over all wrong labels; a limit takes a fixed choice of them; without wrong labels there is nothing to say."""
     run = open_run("noise.rho=1.0")
-    wrong = np.flatnonzero(run.scene.noise.flipped)
+    wrong = np.flatnonzero(run.scenario.noise.flipped)
     _, _, top = plain_loop(run, run.method.serving(), run.dataset.train, run.dataset.train_labels)
     expected = {
-        "memorised/wrong": float((top[wrong] == run.scene.noise.labels[wrong]).mean()),
+        "memorised/wrong": float((top[wrong] == run.scenario.noise.labels[wrong]).mean()),
         "memorised/true": float((top[wrong] == run.dataset.train_labels[wrong]).mean()),
     }
     assert (
-        diagnostics.memorisation(run.executor, run.method, run.scene, seed=1, limit=10**6)
+        diagnostics.memorisation(run.executor, run.method, run.scenario, seed=1, limit=10**6)
         == expected
     )
-    some = diagnostics.memorisation(run.executor, run.method, run.scene, seed=1, limit=50)
-    assert some == diagnostics.memorisation(run.executor, run.method, run.scene, seed=1, limit=50)
+    some = diagnostics.memorisation(run.executor, run.method, run.scenario, seed=1, limit=50)
+    assert some == diagnostics.memorisation(
+        run.executor, run.method, run.scenario, seed=1, limit=50
+    )
     assert some["memorised/wrong"] in [number / 50 for number in range(51)]
-    assert diagnostics.memorisation(run.executor, run.method, run.scene, seed=1, limit=0) == {}
+    assert diagnostics.memorisation(run.executor, run.method, run.scenario, seed=1, limit=0) == {}
     clean = open_run("noise=none")
     assert (
-        diagnostics.memorisation(clean.executor, clean.method, clean.scene, seed=1, limit=50) == {}
+        diagnostics.memorisation(clean.executor, clean.method, clean.scenario, seed=1, limit=50)
+        == {}
     )
 
 

@@ -20,7 +20,7 @@ from benchmarks.loop.runner import as_lists, execute_run
 from benchmarks.records import files
 from benchmarks.records.files import atomic_write, redact_home, write_curve, write_json
 from benchmarks.records.record import CorruptRecordError, read_record
-from benchmarks.scenario import scenario
+from benchmarks.scenario.scenario import build_scenario
 from methods.core.contract import Diagnosis
 from methods.fedavg import FedAvg
 
@@ -158,7 +158,7 @@ def test_methods_of_a_seed_share_their_scene(
     configure: Callable[..., RunConfig], digits: Dataset
 ) -> None:
     def hash_of(*overrides: str) -> str:
-        return scenario.build(configure(*overrides), digits).hash
+        return build_scenario(configure(*overrides), digits).hash
 
     first = hash_of("method=fedavg")
     assert (
@@ -215,14 +215,14 @@ def test_centralized_scene_has_the_labels_of_the_federation(
     configure: Callable[..., RunConfig], digits: Dataset
 ) -> None:
     one = ["partition=centralized", "federation.num_clients=1", "federation.clients_per_round=1"]
-    pooled = scenario.build(configure(*one, "partition.noise_clients=8"), digits)
-    federation = scenario.build(configure(), digits)
+    pooled = build_scenario(configure(*one, "partition.noise_clients=8"), digits)
+    federation = build_scenario(configure(), digits)
     assert pooled.num_clients == 1 and federation.num_clients == 8
     assert (
         np.array_equal(pooled.noise.labels, federation.noise.labels) and pooled.noise.flipped.any()
     )
     assert not np.array_equal(
-        scenario.build(configure(*one), digits).noise.labels, federation.noise.labels
+        build_scenario(configure(*one), digits).noise.labels, federation.noise.labels
     ), "by default noise is drawn for 100 clients"
 
 

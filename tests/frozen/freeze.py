@@ -55,7 +55,7 @@ def digest_of_run(method: str, executor: str, runs_dir: str) -> str:
         run.executor.close()
     weights = {name: run.method.models[name] for name in sorted(run.method.models)}
     labels = {k: run.fleet.labels(k) for k in range(run.fleet.num_clients)}
-    return digest([timeless(run.curve), plain(weights), plain(labels), run.scene.hash])
+    return digest([timeless(run.curve), plain(weights), plain(labels), run.scenario.hash])
 
 
 def run_ids(experiment: str, scale: str) -> list[str]:

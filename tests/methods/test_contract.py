@@ -181,7 +181,7 @@ def test_whole_run_is_finite_and_keeps_to_the_budget(
     info: registry.MethodInfo, run_watched: Callable[[str], Run]
 ) -> None:
     run = run_watched(info.name)
-    assert {len(part) for part in run.scene.parts} == {*SIZES, 30}
+    assert {len(part) for part in run.scenario.client_indices} == {*SIZES, 30}
     assert run.method.stage(run.round) is None and len(run.curve) >= 2
     assert all(
         torch.isfinite(vector).all()
@@ -268,9 +268,9 @@ def test_nothing_that_is_learnt_depends_on_the_true_labels(
     """Once the noise is drawn, the truth is replaced by nonsense: scores change, models do not."""
 
     def lie(run: Run) -> None:
-        for truth in (run.dataset.train_labels, run.scene.clean):
+        for truth in (run.dataset.train_labels, run.scenario.clean_labels):
             truth[:] = 0
-        noise = run.scene.noise
+        noise = run.scenario.noise
         noise.flipped[:], noise.client_level[:], noise.client_rate[:], noise.transition[:] = (
             True,
             1,

@@ -141,7 +141,7 @@ def test_scores_are_accuracies_on_the_others_labels(open_run):
     assert np.isnan(np.diagonal(scores)).all()
     net = FlatModel(run.executor._workshop.build_module()).eval()
     for data, model in ((0, 1), (1, 0), (7, 3)):
-        index = torch.from_numpy(run.scene.parts[data])
+        index = torch.from_numpy(run.scenario.client_indices[data])
         x = run.dataset.views(run.dataset.train.fetch(index), "plain", None)
         with torch.no_grad():
             right = net.load(models[model])(x).argmax(1) == run.fleet.labels(data)
@@ -452,7 +452,9 @@ def test_cutoffs_come_from_the_reported_divergences(open_run, statistics, known)
         parts = []
         for k in reported:
             x = run.dataset.views(
-                run.dataset.train.fetch(torch.from_numpy(run.scene.parts[k])), "plain", None
+                run.dataset.train.fetch(torch.from_numpy(run.scenario.client_indices[k])),
+                "plain",
+                None,
             )
             with torch.no_grad():
                 p = net.load(vector)(x).softmax(1)

@@ -13,7 +13,7 @@ def losses_of_all(run) -> np.ndarray:
     """Loss of every client under the current global model, computed without the fleet."""
     network = run.executor._workshop.lend().load(run.method.models["model"]).eval()
     losses = []
-    for k, part in enumerate(run.scene.parts):
+    for k, part in enumerate(run.scenario.client_indices):
         images = run.dataset.views(run.dataset.train.fetch(torch.from_numpy(part)), "plain", None)
         with torch.no_grad():
             losses.append(float(cross_entropy(network(images), run.fleet.given(k))))
