@@ -8,13 +8,13 @@ from pathlib import Path
 
 from benchmarks.config.schema import SCALES
 from benchmarks.terminal import command
-from reports.frame.load import Runs, load
+from reports.frame.load import Runs, load_runs
 from reports.published import load as published
 from reports.published import load_settings, names, settings_names
-from reports.tables.comparison import grid, to_csv
-from reports.tables.rendering import Grid, latex, latex_page, markdown
-from reports.tables.results import collect
-from reports.tables.settings import collect_settings, settings_csv, settings_grid
+from reports.tables.comparison import comparison_table, to_csv
+from reports.tables.rendering import ReportTable, latex, latex_document, markdown
+from reports.tables.results import collect_results
+from reports.tables.settings import collect_settings, settings_csv, settings_table
 
 DEFAULTS = {"table": "all", "runs": "runs", "out": "reports/reproductions", "scale": "all"}
 USAGE = """
@@ -43,7 +43,7 @@ def build(options: dict[str, str]) -> int:
     ]
     scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
     folders = command.split_dirs(options["runs"])
-    runs = load(folders)
+    runs = load_runs(folders)
     warnings = list(runs.warnings)
     if len(runs.done) == 0:
         warnings.append(
@@ -61,9 +61,11 @@ def build(options: dict[str, str]) -> int:
 def _results(name: str, runs: Runs, scale: str, out: Path) -> list[str]:
     """Write one table at the scale, or at every scale that has a run of it. Returns the warnings."""
     table = published(name)
-    found = [collect(table, runs, each) for each in (SCALES if scale == "all" else (scale,))]
+    found = [
+        collect_results(table, runs, each) for each in (SCALES if scale == "all" else (scale,))
+    ]
     for results in [results for results in found if results.cells] or found[:1]:
-        _write(grid(results), to_csv(results), out / results.scale)
+        _write(comparison_table(results), to_csv(results), out / results.scale)
         filled = f"{len(results.cells)} of {len(table.cells)} cells"
         print(f"{name} {results.scale}: {filled} -> {out / results.scale}/{name}.*")
     return [line for results in found for line in results.warnings]
@@ -71,17 +73,17 @@ def _results(name: str, runs: Runs, scale: str, out: Path) -> list[str]:
 
 def _settings(name: str, scale: str, out: Path) -> list[str]:
     results = collect_settings(load_settings(name), scale)
-    _write(settings_grid(results), settings_csv(results), out / scale)
+    _write(settings_table(results), settings_csv(results), out / scale)
     print(f"{name} {scale}: settings -> {out / scale}/{name}.*")
     return list(results.warnings)
 
 
-def _write(table: Grid, lines: str, folder: Path) -> None:
+def _write(table: ReportTable, lines: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         ".md": markdown(table),
         ".tex": latex(table),
-        "_page.tex": latex_page(table, table.name),
+        "_page.tex": latex_document(table, table.name),
         ".csv": lines,
     }
     for ending, text in files.items():

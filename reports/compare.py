@@ -13,16 +13,16 @@ from rich.table import Table
 
 from benchmarks.terminal import command
 from methods.core.errors import UserError
-from reports.frame.load import load
-from reports.frame.pivot import Pivot, fits, paired, pivot, ranked, select
+from reports.frame.load import load_runs
+from reports.frame.pivot import Pivot, matches_filter, paired, pivot, ranked, select
 from reports.frame.statistics import (
-    LEVEL,
+    SIGNIFICANCE_LEVEL,
     bootstrap_interval,
+    describe_test,
     mean,
     sample_std,
     sign_flip_test,
     sign_test,
-    verdict,
 )
 from reports.tables.rendering import DASH
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def compare(options: dict[str, str]) -> int:
     """Print the comparison that the options ask for, and write it where they say."""
     folders = command.split_dirs(options["runs"])
-    runs = load(folders)
+    runs = load_runs(folders)
     command.print_warnings(runs.warnings)
     if len(runs.done) == 0:
         raise UserError(f"no finished run below {', '.join(folders)}")
@@ -79,7 +79,7 @@ def compare(options: dict[str, str]) -> int:
     table = pivot(
         select(runs.done, conditions), options["rows"], options["cols"], options["metric"]
     )
-    sections = [layout(table, lost(runs.lost, conditions)), ranks(table)]
+    sections = [layout(table, lost(runs.unsuccessful, conditions)), ranks(table)]
     if options["baseline"]:
         sections.insert(1, differences(table, options["baseline"]))
     show(sections)
@@ -95,7 +95,7 @@ def lost(frame: pd.DataFrame, conditions: Mapping[str, str]) -> list[str]:
     kept = [
         row
         for row in frame.to_dict("records")
-        if all(fits(row, key, conditions[key]) for key in conditions)
+        if all(matches_filter(row, key, conditions[key]) for key in conditions)
     ]
     return [f"{row['run_id']} {row['status']}" for row in kept]
 
@@ -134,7 +134,7 @@ def differences(table: Pivot, baseline: str) -> Section:
                 str(len(values)),
                 f"{sign_test(values):.3g}" if values else DASH,
                 f"{sign_flip_test(values):.3g}" if values else DASH,
-                verdict(values),
+                describe_test(values),
             )
         )
         if pairs.unpaired:
@@ -173,12 +173,12 @@ def ranks(table: Pivot) -> Section:
     if found.p is None or found.chi_square is None:
         lines.append("no test of the ranks: it needs two columns and ranks that are not all equal")
     else:
-        verb = "differ" if found.p <= LEVEL else "are not shown to differ"
+        verb = "differ" if found.p <= SIGNIFICANCE_LEVEL else "are not shown to differ"
         gap, apart = max(found.ranks) - min(found.ranks), found.critical_difference
         chi_square = f"chi-square {found.chi_square:.2f}, p {found.p:.3g}"
         lines.append(f"Friedman over {found.cells} columns: {chi_square}: the rows {verb}")
         lines.append(
-            f"Nemenyi: ranks {apart:.2f} apart differ at {LEVEL:g}; the widest gap is {gap:.2f}"
+            f"Nemenyi: ranks {apart:.2f} apart differ at {SIGNIFICANCE_LEVEL:g}; the widest gap is {gap:.2f}"
         )
     return Section(title, (table.rows, "rank"), rows, tuple(lines))
 

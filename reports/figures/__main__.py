@@ -13,7 +13,7 @@ from benchmarks.config.schema import SCALES
 from benchmarks.terminal import command
 from methods.core.errors import UserError
 from reports.figures import accuracy, detection, scenarios, style
-from reports.frame.load import load
+from reports.frame.load import load_runs
 from reports.frame.pivot import select
 
 FIGURES: dict[str, Callable[[pd.DataFrame, list[str]], Figure]] = {
@@ -62,7 +62,7 @@ def draw(options: dict[str, str]) -> int:
     ]
     scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
     folders = command.split_dirs(options["runs"])
-    runs = load(folders)
+    runs = load_runs(folders)
     command.print_warnings(runs.warnings)
     if len(runs.done) == 0:
         raise UserError(f"no finished run below {', '.join(folders)}")

@@ -26,7 +26,7 @@ from reports.figures.select import (
     variants,
 )
 from reports.frame.load import read_curve
-from reports.frame.statistics import LEVEL
+from reports.frame.statistics import SIGNIFICANCE_LEVEL
 
 COMMUNICATION = "communication (client participations)"
 ACCURACY = "test accuracy, %"
@@ -246,7 +246,7 @@ def _rank_diagram(found: Ranks) -> Figure:
     axis.text(
         1,
         1.4,
-        f"critical difference at {LEVEL:g}: {apart:.2f}; {chi_square}",
+        f"critical difference at {SIGNIFICANCE_LEVEL:g}: {apart:.2f}; {chi_square}",
         ha="left",
         va="bottom",
     )
@@ -259,7 +259,7 @@ def _with_curves(rows: Iterable[Row], notes: list[str]) -> list[Row]:
     kept = []
     for row in rows:
         try:
-            kept.append(row | {"curve": read_curve(row["folder"])})
+            kept.append(row | {"curve": read_curve(row["run_dir"])})
         except UserError as error:
             notes.append(str(error))
     return kept

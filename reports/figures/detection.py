@@ -229,9 +229,9 @@ def _with(frame: pd.DataFrame, method: str, key: str, notes: list[str]) -> list[
     kept = []
     for row in rows_of(frame, method):
         try:
-            journal = read_journal(row["folder"])
+            journal = read_journal(row["run_dir"])
             if any(key in entry for entry in journal):
-                kept.append(row | {"journal": journal, "scene": read_scene(row["folder"])})
+                kept.append(row | {"journal": journal, "scene": read_scene(row["run_dir"])})
         except UserError as error:
             notes.append(str(error))
     return kept

@@ -21,7 +21,7 @@ def distinct(rows: list[Row], section: str, at_most: int, what: str, notes: list
     kept = []
     for row in rows:
         try:
-            kept.append(row | {"scene": read_scene(row["folder"])})
+            kept.append(row | {"scene": read_scene(row["run_dir"])})
         except UserError as error:
             notes.append(str(error))
     dataset = nearest(some(kept, what))["dataset.name"]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from methods.core.errors import UserError
 from reports.frame.load import flatten
-from reports.frame.pivot import text
+from reports.frame.pivot import format_value
 
 Row = dict[str, Any]  # a run, as reports.load has it
 Setting = tuple[tuple[str, str], ...]
@@ -60,7 +60,9 @@ def settings(row: Row, sections: Sequence[str] = SETTING, without: Iterable[str]
     """Some sections of a run's configuration as something that can be compared and counted."""
     config = flatten({name: row["config"].get(name, {}) for name in sections})
     left_out = set(without)
-    return tuple((key, text(value)) for key, value in sorted(config.items()) if key not in left_out)
+    return tuple(
+        (key, format_value(value)) for key, value in sorted(config.items()) if key not in left_out
+    )
 
 
 def by_setting(rows: Iterable[Row], without: Iterable[str] = ()) -> dict[Setting, list[Row]]:
@@ -73,7 +75,7 @@ def by_setting(rows: Iterable[Row], without: Iterable[str] = ()) -> dict[Setting
 
 
 def likeness(row: Row, wishes: Mapping[str, str]) -> int:
-    return sum(text(row.get(key)) == value for key, value in wishes.items())
+    return sum(format_value(row.get(key)) == value for key, value in wishes.items())
 
 
 def nearness(row: Row, wishes: Mapping[str, str] = PAPER) -> tuple[int, int, int, str]:

@@ -23,15 +23,15 @@ from methods.core.errors import UserError
 PLAIN = ("run_id", "status", "reason", "oracle", "rounds")
 SECTIONS = ("scene", "summary", "scores", "cost", "time")
 NAMES = ("dataset.name", "model.name", "partition.name", "noise.name", "method.name")
-NEEDED = ("run_id", "seed", "scale", *NAMES, "budget.participations")
-NEEDED_WHEN_DONE = (
+REQUIRED_KEYS = ("run_id", "seed", "scale", *NAMES, "budget.participations")
+REQUIRED_WHEN_DONE = (
     "scene.hash",
     "summary.best",
     "summary.last10",
     "summary.final",
     "cost.participations",
 )
-UNDER_WAY = (
+UNFINISHED_MARKERS = (
     "scene.npz",
     "checkpoint.bin",
     ".lock",
@@ -43,14 +43,14 @@ class Runs:
     """What lies below some folders."""
 
     done: pd.DataFrame
-    lost: (
+    unsuccessful: (
         pd.DataFrame
-    )  # diverged and failed runs: never results, but a mean over the other seeds must say so
+    )  # diverged and failed runs; excluded from means, reported next to them
     warnings: tuple[str, ...]
-    under_way: tuple[Path, ...] = ()  # folders of runs that have not ended
+    unfinished_dirs: tuple[Path, ...] = ()
 
 
-def load(folders: Iterable[str | Path]) -> Runs:
+def load_runs(folders: Iterable[str | Path]) -> Runs:
     """All records below the folders. Whatever is left out is in `warnings`, a line each."""
     rows: dict[str, dict[str, Any]] = {}
     warnings: list[str] = []
@@ -60,7 +60,7 @@ def load(folders: Iterable[str | Path]) -> Runs:
             warnings.append(f"{folder}: no such folder")
         for place, ended in _places(folder):
             if not ended:
-                warnings.append(unfinished(place))
+                warnings.append(unfinished_warning(place))
                 under_way.append(place)
                 continue
             try:
@@ -73,14 +73,14 @@ def load(folders: Iterable[str | Path]) -> Runs:
             first = rows.get(row["run_id"])
             if first is None or (first["status"] != "done" and row["status"] == "done"):
                 rows[row["run_id"]] = row
-            elif row["status"] == "done" and first["folder"].resolve() != place.resolve():
+            elif row["status"] == "done" and first["run_dir"].resolve() != place.resolve():
                 same = all(
                     first.get(key) == value
                     for key, value in row.items()
                     if key.startswith("summary.")
                 )
                 what = "the same run as" if same else "other numbers for the same run as"
-                warnings.append(f"{place}: {what} {first['folder']}; the latter counts")
+                warnings.append(f"{place}: {what} {first['run_dir']}; the latter counts")
     ordered = sorted(
         rows.values(), key=lambda row: (row["method.name"], row["seed"], row["run_id"])
     )
@@ -89,7 +89,7 @@ def load(folders: Iterable[str | Path]) -> Runs:
     return Runs(_frame(done), _frame(lost), tuple(warnings), tuple(under_way))
 
 
-def unfinished(place: Path) -> str:
+def unfinished_warning(place: Path) -> str:
     """The warning about a run that has not ended; a reader that shows such runs takes it back."""
     return f"{place}: unfinished, no record.json yet; left out"
 
@@ -134,7 +134,7 @@ def _places(folder: Path) -> Iterable[tuple[Path, bool]]:
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         if "record.json" in files:
             yield Path(root), True
-        elif any(name in files for name in UNDER_WAY):
+        elif any(name in files for name in UNFINISHED_MARKERS):
             yield Path(root), False
 
 
@@ -153,8 +153,8 @@ def _row(place: Path) -> dict[str, Any]:
             raise CorruptRecordError(f"{path}: damaged ({name} is not a section); left out")
     config = {key: value for key, value in sections.pop("config").items() if key != "protocol"}
     row = {name: record.get(name) for name in PLAIN} | flatten(config)
-    row |= flatten(sections) | {"folder": place, "config": config}
-    for key in NEEDED + (NEEDED_WHEN_DONE if row["status"] == "done" else ()):
+    row |= flatten(sections) | {"run_dir": place, "config": config}
+    for key in REQUIRED_KEYS + (REQUIRED_WHEN_DONE if row["status"] == "done" else ()):
         value = row.get(key)
         if value is None:
             raise CorruptRecordError(f"{path}: damaged (no {key}); left out")
@@ -167,7 +167,7 @@ def _row(place: Path) -> dict[str, Any]:
 
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    columns = dict.fromkeys([*PLAIN, *NEEDED, *NEEDED_WHEN_DONE, "folder", "config"])
+    columns = dict.fromkeys([*PLAIN, *REQUIRED_KEYS, *REQUIRED_WHEN_DONE, "run_dir", "config"])
     for row in rows:
         columns |= dict.fromkeys(row)
     series = {name: pd.Series([row.get(name) for row in rows], dtype=object) for name in columns}

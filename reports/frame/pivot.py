@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from methods.core.errors import UserError
-from reports.frame.statistics import Outcome, Pairs, Ranking, mean, pair, ranking
+from reports.frame.statistics import PairedValue, Pairs, Ranking, mean, pair, ranking
 
 PERCENT = ("summary.best", "summary.last10", "summary.final")
-LOWER = ("cost.", "time.")  # metrics of which less is better
+LOWER_IS_BETTER = ("cost.", "time.")  # metrics of which less is better
 CONFIG = (
     "dataset",
     "model",
@@ -27,7 +27,7 @@ CONFIG = (
     "budget",
     "evaluate",
 )
-Cells = Mapping[tuple[Any, Any], Mapping[int, Outcome]]
+Cells = Mapping[tuple[Any, Any], Mapping[int, PairedValue]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Pivot:
 
     @property
     def higher_is_better(self) -> bool:
-        return not self.metric.startswith(LOWER)
+        return not self.metric.startswith(LOWER_IS_BETTER)
 
     def values(self, row: Any, col: Any) -> list[float]:
         return [outcome.value for outcome in self.cells.get((row, col), {}).values()]
@@ -59,21 +59,21 @@ class Pivot:
 def select(frame: pd.DataFrame, conditions: Mapping[str, str]) -> pd.DataFrame:
     """Runs that have the given values, compared as text."""
     for key, wanted in conditions.items():
-        _known(frame, key, key)
-        present = {text(value) for value in frame[key]}
+        _require_column(frame, key, key)
+        present = {format_value(value) for value in frame[key]}
         for value in wanted.split(","):
             if value not in present:
                 raise UserError(
                     f"{key}={value}: no run has it; present: {', '.join(sorted(present))}"
                 )
-        frame = frame[[fits(row, key, wanted) for row in frame.to_dict("records")]]
+        frame = frame[[matches_filter(row, key, wanted) for row in frame.to_dict("records")]]
     return frame
 
 
-def fits(row: Mapping[Any, Any], key: str, wanted: str) -> bool:
+def matches_filter(row: Mapping[Any, Any], key: str, wanted: str) -> bool:
     """Whether a run has one of the values, or is of a method that knows no such parameter."""
     section, _, name = key.partition(".")
-    return text(row.get(key)) in wanted.split(",") or (
+    return format_value(row.get(key)) in wanted.split(",") or (
         section == "method" and name not in row["config"]["method"]
     )
 
@@ -81,20 +81,20 @@ def fits(row: Mapping[Any, Any], key: str, wanted: str) -> bool:
 def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
     """Lay out the runs. Cells must not mix runs that differ in more than their seed."""
     for key, name in ((rows, "rows"), (cols, "cols"), (metric, "metric")):
-        _known(frame, key, name)
+        _require_column(frame, key, name)
     if rows == cols:
         raise UserError(f"rows={rows} and cols={cols} are the same; legal: two different keys")
     if not pd.api.types.is_numeric_dtype(frame[metric]) or pd.api.types.is_bool_dtype(
         frame[metric]
     ):
         raise UserError(f"metric={metric} is not a number; legal: {', '.join(metrics(frame))}")
-    varying = _unmixed(frame, rows, cols)
+    varying = _check_comparable(frame, rows, cols)
     factor = 100 if metric in PERCENT else 1
-    cells: dict[tuple[Any, Any], dict[int, Outcome]] = {}
+    cells: dict[tuple[Any, Any], dict[int, PairedValue]] = {}
     for line in frame.to_dict("records"):
         if pd.notna(line[metric]):
-            place = (text(line[rows]), text(line[cols]))
-            cells.setdefault(place, {})[line["seed"]] = Outcome(
+            place = (format_value(line[rows]), format_value(line[cols]))
+            cells.setdefault(place, {})[line["seed"]] = PairedValue(
                 factor * float(line[metric]), line["scene.hash"]
             )
     values = [_ordered(frame[key]) for key in (rows, cols)]
@@ -138,7 +138,7 @@ def metrics(frame: pd.DataFrame) -> list[str]:
     ]
 
 
-def text(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value of the configuration as it is typed: 0.4, fedavg, null."""
     if value is None or (isinstance(value, float) and pd.isna(value)):
         return "null"
@@ -149,14 +149,14 @@ def text(value: Any) -> str:
 
 def _ordered(series: pd.Series) -> tuple[str, ...]:
     """Distinct values, numbers by size, words by the alphabet, null last."""
-    values = {text(value): value for value in series}
+    values = {format_value(value): value for value in series}
     rest = {label: value for label, value in values.items() if label != "null"}
     numbers = all(isinstance(value, Real) for value in rest.values())
     labels = sorted(rest, key=lambda label: rest[label] if numbers else label)
     return (*labels, *(label for label in values if label == "null"))
 
 
-def _known(frame: pd.DataFrame, key: str, name: str) -> None:
+def _require_column(frame: pd.DataFrame, key: str, name: str) -> None:
     if key not in frame:
         legal = metrics(frame) if name == "metric" else _configuration(frame)
         near = get_close_matches(key, legal, n=1)
@@ -169,7 +169,7 @@ def _configuration(frame: pd.DataFrame) -> list[str]:
     return [key for key in map(str, frame) if key == "scale" or key.partition(".")[0] in CONFIG]
 
 
-def _unmixed(frame: pd.DataFrame, rows: str, cols: str) -> dict[str, tuple[str, ...]]:
+def _check_comparable(frame: pd.DataFrame, rows: str, cols: str) -> dict[str, tuple[str, ...]]:
     """Refuse cells of unlike runs, and scales side by side. Returns the keys that vary between cells."""
     scales = sorted(frame["scale"].unique())
     if len(scales) > 1 and "scale" not in (rows, cols):
@@ -177,7 +177,7 @@ def _unmixed(frame: pd.DataFrame, rows: str, cols: str) -> dict[str, tuple[str, 
             f"runs of scales {', '.join(scales)} are not comparable; pick one with scale={scales[0]}"
         )
     keys = [key for key in _configuration(frame) if key not in (rows, cols)]
-    texts = frame[[rows, cols, *keys]].map(text)
+    texts = frame[[rows, cols, *keys]].map(format_value)
     for place, cell in texts.groupby([rows, cols]):
         mixed = [key for key in keys if cell[key].nunique() > 1]
         if mixed:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-LEVEL = 0.05
-ENUMERATED = 20  # pairs up to which all sign flips are tried: a million
-FLOAT = 1e-12
+SIGNIFICANCE_LEVEL = 0.05
+MAX_EXACT_PAIRS = 20  # pairs up to which all sign flips are tried: a million
+TOLERANCE = 1e-12
 
 
 def mean(values: Sequence[float]) -> float:
@@ -32,7 +32,10 @@ def sample_std(values: Sequence[float]) -> float | None:
 
 
 def bootstrap_interval(
-    values: Sequence[float], level: float = 1 - LEVEL, resamples: int = 10_000, seed: int = 0
+    values: Sequence[float],
+    level: float = 1 - SIGNIFICANCE_LEVEL,
+    resamples: int = 10_000,
+    seed: int = 0,
 ) -> tuple[float, float] | None:
     """Percentile interval of the mean over resamples with replacement; None for a single value."""
     if len(values) < 2:
@@ -44,7 +47,7 @@ def bootstrap_interval(
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PairedValue:
     """One run's number and the world it was made in."""
 
     value: float
@@ -59,7 +62,7 @@ class Pairs:
     unpaired: tuple[str, ...]
 
 
-def pair(ours: Mapping[int, Outcome], baseline: Mapping[int, Outcome]) -> Pairs:
+def pair(ours: Mapping[int, PairedValue], baseline: Mapping[int, PairedValue]) -> Pairs:
     """Ours minus baseline for every seed that both ran in the same scene."""
     differences, unpaired = {}, []
     for seed in sorted(ours.keys() | baseline.keys()):
@@ -83,12 +86,12 @@ def sign_test(differences: Sequence[float]) -> float:
 
 
 def sign_flip_test(differences: Sequence[float], seed: int = 0, flips: int = 100_000) -> float:
-    """Two-sided p of the mean under all flips of the differences' signs; sampled flips beyond ENUMERATED pairs."""
+    """Two-sided p of the mean under all flips of the differences' signs; sampled flips beyond MAX_EXACT_PAIRS pairs."""
     data = np.asarray(differences, dtype=float)
     if len(data) == 0:
         return 1.0
-    observed = abs(data.sum()) - FLOAT * np.abs(data).sum()
-    if len(data) <= ENUMERATED:
+    observed = abs(data.sum()) - TOLERANCE * np.abs(data).sum()
+    if len(data) <= MAX_EXACT_PAIRS:
         sums = np.zeros(1)
         for difference in data:
             sums = np.concatenate([sums + difference, sums - difference])
@@ -102,12 +105,12 @@ def smallest_p(pairs: int) -> float:
     return min(1.0, 2 / 2**pairs)
 
 
-def pairs_needed(level: float = LEVEL) -> int:
+def pairs_needed(level: float = SIGNIFICANCE_LEVEL) -> int:
     """The least number of pairs with which a p of `level` can be reached."""
     return math.ceil(math.log2(2 / level))
 
 
-def verdict(differences: Sequence[float], level: float = LEVEL) -> str:
+def describe_test(differences: Sequence[float], level: float = SIGNIFICANCE_LEVEL) -> str:
     """What the sign-flip test says, in words."""
     count = len(differences)
     if count == 0:
@@ -134,7 +137,9 @@ class Ranking:
 
 
 def ranking(
-    table: Sequence[Sequence[float]], higher_is_better: bool = True, level: float = LEVEL
+    table: Sequence[Sequence[float]],
+    higher_is_better: bool = True,
+    level: float = SIGNIFICANCE_LEVEL,
 ) -> Ranking:
     """`table` has one line per cell, one number per method, none missing."""
     values = np.asarray(table, dtype=float)
@@ -153,7 +158,7 @@ def ranking(
     )
 
 
-def critical_difference(methods: int, cells: int, level: float = LEVEL) -> float:
+def critical_difference(methods: int, cells: int, level: float = SIGNIFICANCE_LEVEL) -> float:
     """Nemenyi: average ranks further apart than this differ at `level`."""
     q = stats.studentized_range.ppf(1 - level, methods, np.inf) / math.sqrt(2)
     return float(q * math.sqrt(methods * (methods + 1) / (6 * cells)))

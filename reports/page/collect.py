@@ -15,14 +15,14 @@ from methods.core.errors import UserError
 from reports.figures import style
 from reports.figures.extract import read_scene
 from reports.figures.select import Row, rows_of
-from reports.frame.load import Runs, load, read_curve
+from reports.frame.load import Runs, load_runs, read_curve
 from reports.page import leaderboard, traces
 from reports.page.unfinished import running
 from reports.published import load as published
 from reports.published import names
-from reports.tables.comparison import grid
+from reports.tables.comparison import comparison_table
 from reports.tables.rendering import html
-from reports.tables.results import collect
+from reports.tables.results import collect_results
 
 POINTS, FINEST, COARSEST = 60_000, 400, 60  # of all curves together; of one curve
 COSTS = (
@@ -44,9 +44,9 @@ class Page:
 
 def page(folders: Sequence[str]) -> Page:
     """All runs below the folders. What is left out is in `warnings`, with full paths, and on the page without them."""
-    runs = load(folders)
+    runs = load_runs(folders)
     under_way, warnings = running(runs)
-    rows = [*rows_of(runs.done), *rows_of(runs.lost), *under_way]
+    rows = [*rows_of(runs.done), *rows_of(runs.unsuccessful), *under_way]
     if not rows:
         warnings.append(f"no run below {', '.join(folders)}: the page is empty")
     scenes: dict[str, int] = {}
@@ -111,15 +111,15 @@ def _run(row: Row, limit: int, scenes: dict[str, int], warnings: list[str]) -> d
     found["scene"]["wrong"] = leaderboard.number(row.get("scene.wrong_labels"))
     done = row["status"] == "done"  # others may have ended before there was anything to be written
     if done:
-        found["confusion"] = traces.confusion((read_record(row["folder"]) or {}).get("confusion"))
-    if done or (row["folder"] / "curve.csv").exists():
+        found["confusion"] = traces.confusion((read_record(row["run_dir"]) or {}).get("confusion"))
+    if done or (row["run_dir"] / "curve.csv").exists():
         try:
-            found["curve"] = traces.curve(read_curve(row["folder"]), limit)
+            found["curve"] = traces.curve(read_curve(row["run_dir"]), limit)
         except UserError as error:
             warnings.append(str(error))
-    if done or (row["folder"] / "scene.npz").exists():
+    if done or (row["run_dir"] / "scene.npz").exists():
         try:
-            text = json.dumps(traces.scene(read_scene(row["folder"])))
+            text = json.dumps(traces.scene(read_scene(row["run_dir"])))
             found["scene"]["picture"] = scenes.setdefault(text, len(scenes))
         except UserError as error:
             warnings.append(str(error))
@@ -133,10 +133,10 @@ def _tables(runs: Runs, warnings: list[str]) -> list[dict[str, Any]]:
         if not (runs.done["scale"] == scale).any():
             continue
         for name in names():
-            results = collect(published(name), runs, scale)
+            results = collect_results(published(name), runs, scale)
             warnings += results.warnings
             if results.cells:
-                made = grid(results)
+                made = comparison_table(results)
                 filled = f"{len(results.cells)} of {len(results.table.cells)} cells"
                 found.append(
                     {"name": name, "title": made.title, "filled": filled, "html": html(made)}

@@ -10,9 +10,9 @@ from typing import Any
 
 from reports.figures.select import SETTING, VARIANT, Row, Setting, levels, settings, variants
 from reports.frame.load import flatten
-from reports.frame.statistics import Outcome, mean, pair, sample_std, verdict
+from reports.frame.statistics import PairedValue, describe_test, mean, pair, sample_std
 from reports.page.rerun import rerun, written
-from reports.tables.rendering import heading
+from reports.tables.rendering import with_greek_letters
 
 BASELINE = "fedavg"
 ACCURACIES = ("best", "last10", "final")
@@ -134,7 +134,7 @@ def versus_baseline(variants_of: dict[Setting, list[Row]]) -> dict[Setting, dict
         found[variant] = {
             "mean": round(mean(values), 4) if values else None,
             "n": len(values),
-            "words": "; ".join([verdict(values), *pairs.unpaired]),
+            "words": "; ".join([describe_test(values), *pairs.unpaired]),
         }
     return found
 
@@ -147,15 +147,19 @@ def _training(variant: Setting) -> Setting:
     return tuple((key, value) for key, value in variant if key.startswith("train."))
 
 
-def _outcomes(rows: Sequence[Row]) -> dict[int, Outcome]:
+def _outcomes(rows: Sequence[Row]) -> dict[int, PairedValue]:
     done = [row for row in rows if row["status"] == "done"]
-    return {row["seed"]: Outcome(100 * row["summary.best"], str(row["scene.hash"])) for row in done}
+    return {
+        row["seed"]: PairedValue(100 * row["summary.best"], str(row["scene.hash"])) for row in done
+    }
 
 
 def _label(row: Row, section: str) -> str:
     numbers = levels(row, section)
     return (
-        f"{row[f'{section}.name']} ({heading(numbers)})" if numbers else str(row[f"{section}.name"])
+        f"{row[f'{section}.name']} ({with_greek_letters(numbers)})"
+        if numbers
+        else str(row[f"{section}.name"])
     )
 
 

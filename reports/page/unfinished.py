@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from reports.figures.select import Row
-from reports.frame.load import NEEDED, Runs, flatten, unfinished
+from reports.frame.load import REQUIRED_KEYS, Runs, flatten, unfinished_warning
 
 ROOMS = ("dataset", "model", "partition", "noise", "method")
 SECTIONS = ("train", "federation", "budget", "evaluate")
@@ -20,13 +20,13 @@ QUIET = 600.0  # seconds without a new file after which nobody seems to be at wo
 
 def running(runs: Runs) -> tuple[list[Row], list[str]]:
     """Rows of the runs under way, and the warnings that remain: a run that is shown is not left out."""
-    known = {*runs.done["run_id"], *runs.lost["run_id"]}
+    known = {*runs.done["run_id"], *runs.unsuccessful["run_id"]}
     rows: dict[str, Row] = {}
-    for place in runs.under_way:
+    for place in runs.unfinished_dirs:
         row = _row(place)
         if row is not None and row["run_id"] not in known:
             rows.setdefault(row["run_id"], row)
-    shown = {unfinished(row["folder"]) for row in rows.values()}
+    shown = {unfinished_warning(row["run_dir"]) for row in rows.values()}
     return list(rows.values()), [line for line in runs.warnings if line not in shown]
 
 
@@ -50,7 +50,7 @@ def _row(place: Path) -> Row | None:
         config |= {section: raw[section] for section in SECTIONS}
         status = "stopped" if quiet(place) else "running"
         row: Row = {"run_id": place.name, "status": status, "reason": "", "oracle": ""}
-        row |= flatten(config) | {"folder": place, "config": config}
+        row |= flatten(config) | {"run_dir": place, "config": config}
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
         return None
-    return row if all(row.get(key) is not None for key in NEEDED) else None
+    return row if all(row.get(key) is not None for key in REQUIRED_KEYS) else None

@@ -15,22 +15,22 @@ levels are joined by " / ", Greek letters are spelled out. A settings table is o
     table = load("fedcorr_table2")
     table.cell("Federated / Ours", "rho=0.4 / tau=0.5").value       # 94.15
     table.overrides("Federated / Ours", "rho=0.4 / tau=0.5")        # ("dataset=cifar10", ..., "method=fedcorr")
-    checks(table)                                                   # what does not add up
+    find_inconsistencies(table)                                                   # what does not add up
 
-Values stay as printed even where they are misprints; `checks` computes which they are.
+Values stay as printed even where they are misprints; `find_inconsistencies` computes which they are.
 """
 
-from reports.published.consistency import Finding, checks
+from reports.published.consistency import Finding, find_inconsistencies
 from reports.published.settings import Setting, SettingsTable, load_settings, settings_names
 from reports.published.tables import (
     WORLD,
-    Also,
     Cell,
     Claim,
+    ExtraOverrides,
     Footnote,
     Heading,
     PublishedTable,
-    Stated,
+    StatedSetting,
     compose,
     load,
     names,
@@ -39,18 +39,18 @@ from reports.published.tables import (
 
 __all__ = [
     "WORLD",
-    "Also",
     "Cell",
     "Claim",
+    "ExtraOverrides",
     "Finding",
     "Footnote",
     "Heading",
     "PublishedTable",
     "Setting",
     "SettingsTable",
-    "Stated",
-    "checks",
+    "StatedSetting",
     "compose",
+    "find_inconsistencies",
     "load",
     "load_settings",
     "names",

@@ -32,7 +32,7 @@ class Finding:
     message: str
 
 
-def checks(table: PublishedTable) -> list[Finding]:
+def find_inconsistencies(table: PublishedTable) -> list[Finding]:
     """All findings in one table, compared with itself and with the tables it repeats."""
     parts: tuple[Callable[[PublishedTable], Iterator[Finding]], ...]
     parts = (_averages, _ratios, _repeats, _reached, _claims, _settings, _lines)

@@ -66,7 +66,7 @@ class Footnote(Selection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Also(Selection):
+class ExtraOverrides(Selection):
     """Settings of some cells that neither their row nor their column alone decides, or that no heading prints."""
 
     overrides: tuple[str, ...]
@@ -86,7 +86,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Stated:
+class StatedSetting:
     """A setting of the whole table as one place of the paper states it."""
 
     where: str
@@ -116,11 +116,11 @@ class PublishedTable:
         None  # label of the printed column of row means, which is no run of its own
     )
     ratio_to: str | None = None  # row that the printed ratios divide by
-    also: tuple[Also, ...] = ()  # the last layer of a cell's overrides, in this order
+    also: tuple[ExtraOverrides, ...] = ()  # the last layer of a cell's overrides, in this order
     same_run: tuple[
         tuple[str, str], ...
     ] = ()  # override -> its other spelling in the paper's other tables
-    stated: tuple[Stated, ...] = ()
+    stated: tuple[StatedSetting, ...] = ()
     claims: tuple[Claim, ...] = ()
     footnotes: tuple[Footnote, ...] = ()
 
@@ -191,7 +191,8 @@ def load(name: str) -> PublishedTable:
         "also": tuple(_also(entry) for entry in layout.get("also", [])),
         "same_run": tuple(layout.get("same_run", {}).items()),
         "stated": tuple(
-            Stated(entry["where"], split(entry["overrides"])) for entry in layout.get("stated", [])
+            StatedSetting(entry["where"], split(entry["overrides"]))
+            for entry in layout.get("stated", [])
         ),
         "claims": tuple(Claim(**_tuples(entry)) for entry in layout.get("claims", [])),
         "footnotes": tuple(Footnote(**_tuples(entry)) for entry in layout.get("footnotes", [])),
@@ -261,8 +262,8 @@ def _cell(line: dict[str, str]) -> Cell:
     return Cell(line["row"], line["column"], line["method"], value, std, ratio, line["note"])
 
 
-def _also(entry: dict[str, Any]) -> Also:
-    return Also(**_tuples({**entry, "overrides": list(split(entry["overrides"]))}))
+def _also(entry: dict[str, Any]) -> ExtraOverrides:
+    return ExtraOverrides(**_tuples({**entry, "overrides": list(split(entry["overrides"]))}))
 
 
 def _tuples(entry: dict[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,18 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from reports.published import Cell, checks
-from reports.tables.matching import Place
-from reports.tables.rendering import DASH, Column, Entry, Grid, Line, Notes, heading
-from reports.tables.results import Ours, Results
+from reports.published import Cell, find_inconsistencies
+from reports.tables.matching import CellKey
+from reports.tables.rendering import (
+    DASH,
+    Column,
+    Line,
+    Notes,
+    ReportTable,
+    TableEntry,
+    with_greek_letters,
+)
+from reports.tables.results import ReproducedCell, Results
 
 FIELDS = (
     "table", "scale", "row", "column", "method", "metric", "ours", "ours_std", "seeds", "ran", "theirs", "theirs_std",
@@ -19,11 +27,11 @@ FIELDS = (
 )  # fmt: skip
 
 
-def grid(results: Results) -> Grid:
+def comparison_table(results: Results) -> ReportTable:
     """The table as it is printed, every row in three lines: reproduced, published, difference."""
     table = results.table
     notes = _general_notes(results)
-    everywhere = _everywhere(results)
+    everywhere = _shared_notes(results)
     places, columns_of, rows_of = _published_notes(results)
     ours_best = _best(results, {place: ours.value for place, ours in results.cells.items()})
     theirs_best = _best(results, {(cell.row, cell.column): cell.value for cell in table.cells})
@@ -32,29 +40,32 @@ def grid(results: Results) -> Grid:
         above, _, name = label.rpartition(" / ")
         columns.append(
             Column(
-                heading(above), Entry(_name(name, table.paper), marks=notes.mark(columns_of[label]))
+                with_greek_letters(above),
+                TableEntry(_name(name, table.paper), marks=notes.mark(columns_of[label])),
             )
         )
     lines = []
     for row in table.rows:
-        printed = Entry(_name(row.name, table.paper), marks=notes.mark(rows_of[row.label]))
+        printed = TableEntry(_name(row.name, table.paper), marks=notes.mark(rows_of[row.label]))
         cells = [table.cell(row.label, column) for column in table.column_labels]
         ours, theirs, gaps = [], [], []
         for cell in cells:
             place = (cell.row, cell.column)
             found = results.cells.get(place)
             own = [text for text in found.notes if text not in everywhere] if found else []
-            ours.append(Entry(_ours(results, place), place in ours_best, notes.mark(own)))
+            ours.append(TableEntry(_ours(results, place), place in ours_best, notes.mark(own)))
             theirs.append(
-                Entry(_theirs(results, cell), place in theirs_best, notes.mark(places[place]))
+                TableEntry(_theirs(results, cell), place in theirs_best, notes.mark(places[place]))
             )
-            gaps.append(Entry(_gap(found, cell)))
-        group = heading(row.group)
+            gaps.append(TableEntry(_format_difference(found, cell)))
+        group = with_greek_letters(row.group)
         lines.append(Line(group, printed, "reproduced", tuple(ours)))
-        lines.append(Line(group, Entry(""), "published", tuple(theirs)))
-        lines.append(Line(group, Entry(""), "difference", tuple(gaps)))
+        lines.append(Line(group, TableEntry(""), "published", tuple(theirs)))
+        lines.append(Line(group, TableEntry(""), "difference", tuple(gaps)))
     title = f"{table.paper}, Table {table.table}, scale {results.scale}"
-    return Grid(table.name, title, table.caption, tuple(columns), tuple(lines), notes.listed())
+    return ReportTable(
+        table.name, title, table.caption, tuple(columns), tuple(lines), notes.as_list()
+    )
 
 
 def to_csv(results: Results) -> str:
@@ -81,14 +92,14 @@ def to_csv(results: Results) -> str:
         line |= {"theirs_ratio": cell.ratio, "notes": cell.note}
         if ours is not None:
             line |= {
-                "ours": _six(ours.value),
-                "ours_std": _six(ours.std),
-                "ours_ratio": _six(_ratio(results, place)),
+                "ours": _round6(ours.value),
+                "ours_std": _round6(ours.std),
+                "ours_ratio": _round6(_ratio(results, place)),
             }
-            line |= {"seeds": " ".join(map(str, ours.values)), "ran": ours.ran}
+            line |= {"seeds": " ".join(map(str, ours.values)), "ran": ours.num_runs}
             line |= {"notes": " ".join(filter(None, (cell.note, *ours.notes)))}
             if ours.value is not None and cell.value is not None:
-                line["difference"] = _six(ours.value - cell.value)
+                line["difference"] = _round6(ours.value - cell.value)
         writer.writerow(line)
     return buffer.getvalue()
 
@@ -114,18 +125,18 @@ def _general_notes(results: Results) -> Notes:
         notes.add(
             f"Reproduced at scale {results.scale}: smaller than the paper's, not to be taken for its numbers."
         )
-    if everywhere := _everywhere(results):
+    if everywhere := _shared_notes(results):
         notes.add(f"All that is reproduced: {' '.join(everywhere)}")
     for note in table.footnotes:
         if not note.rows and not note.columns:
             notes.add(note.text)
-    for finding in checks(table):
+    for finding in find_inconsistencies(table):
         if not finding.row and not finding.column:
             notes.add(f"In print: {finding.message}.")
     return notes
 
 
-def _everywhere(results: Results) -> list[str]:
+def _shared_notes(results: Results) -> list[str]:
     """Notes that all of our cells share: said once, without marks."""
     cells = [
         ours.notes for place, ours in results.cells.items() if place[1] != results.table.average
@@ -135,14 +146,14 @@ def _everywhere(results: Results) -> list[str]:
 
 def _published_notes(
     results: Results,
-) -> tuple[dict[Place, list[str]], dict[str, list[str]], dict[str, list[str]]]:
+) -> tuple[dict[CellKey, list[str]], dict[str, list[str]], dict[str, list[str]]]:
     """The paper's footnotes and what does not add up: by cell, by column, by row."""
     table = results.table
-    places: dict[Place, list[str]] = defaultdict(list)
+    places: dict[CellKey, list[str]] = defaultdict(list)
     columns: dict[str, list[str]] = defaultdict(list)
     rows: dict[str, list[str]] = defaultdict(list)
     notes = [(note.rows, note.columns, note.text) for note in table.footnotes]
-    for finding in checks(table):
+    for finding in find_inconsistencies(table):
         where = ((finding.row,) if finding.row else (), (finding.column,) if finding.column else ())
         notes.append((*where, f"In print: {finding.message}."))
     for in_rows, in_columns, text in notes:
@@ -156,10 +167,10 @@ def _published_notes(
     return places, columns, rows
 
 
-def _best(results: Results, values: Mapping[Place, float | None]) -> set[Place]:
+def _best(results: Results, values: Mapping[CellKey, float | None]) -> set[CellKey]:
     """The best of all cells that differ in method and network alone; references on one machine take no part."""
     table = results.table
-    rivals: dict[frozenset[str], dict[Place, float]] = defaultdict(dict)
+    rivals: dict[frozenset[str], dict[CellKey, float]] = defaultdict(dict)
     for cell in table.cells:
         value = values.get((cell.row, cell.column))
         if value is None or not cell.method:
@@ -187,23 +198,23 @@ def _best(results: Results, values: Mapping[Place, float | None]) -> set[Place]:
 
 def _name(printed: str, paper: str) -> str:
     """As printed; "Ours" is the paper's method, not this suite."""
-    return f"{printed} ({paper})" if printed == "Ours" else heading(printed)
+    return f"{printed} ({paper})" if printed == "Ours" else with_greek_letters(printed)
 
 
-def _ours(results: Results, place: Place) -> str:
+def _ours(results: Results, place: CellKey) -> str:
     ours = results.cells.get(place)
-    if ours is None or not ours.ran:
+    if ours is None or not ours.num_runs:
         return DASH
     if results.table.metric == "target_cost":
         if ours.value is None:
-            return f"not reached (0 of {ours.ran})"
+            return f"not reached (0 of {ours.num_runs})"
         ratio = _ratio(results, place)
         times = (
             f"{ratio:.1f}×; " if ratio is not None and place[0] != results.table.ratio_to else ""
         )
-        return f"{ours.value:.0f} ({times}{len(ours.values)} of {ours.ran})"
+        return f"{ours.value:.0f} ({times}{len(ours.values)} of {ours.num_runs})"
     spread = "" if ours.std is None else f" ± {ours.std:.2f}"
-    return f"{ours.value:.2f}{spread} ({ours.ran})"
+    return f"{ours.value:.2f}{spread} ({ours.num_runs})"
 
 
 def _theirs(results: Results, cell: Cell) -> str:
@@ -214,7 +225,7 @@ def _theirs(results: Results, cell: Cell) -> str:
     return f"{cell.value:.2f}" + ("" if cell.std is None else f" ± {cell.std:.2f}")
 
 
-def _gap(ours: Ours | None, cell: Cell) -> str:
+def _format_difference(ours: ReproducedCell | None, cell: Cell) -> str:
     if ours is None or ours.value is None or cell.value is None:
         return DASH
     return (
@@ -224,11 +235,11 @@ def _gap(ours: Ours | None, cell: Cell) -> str:
     )
 
 
-def _ratio(results: Results, place: Place) -> float | None:
+def _ratio(results: Results, place: CellKey) -> float | None:
     base = results.cells.get((results.table.ratio_to or "", place[1]))
     ours = results.cells[place]
     return ours.value / base.value if base and base.value and ours.value is not None else None
 
 
-def _six(value: float | None) -> float | None:
+def _round6(value: float | None) -> float | None:
     return None if value is None else round(value, 6)

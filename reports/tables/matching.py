@@ -20,14 +20,14 @@ from reports.configure import SCIENCE, NotConfigured, check_choices, configured
 from reports.frame.load import Runs, flatten
 from reports.published import WORLD, PublishedTable, load, names
 
-Place = tuple[str, str]
+CellKey = tuple[str, str]
 Flat = Mapping[str, Any]
-World = tuple[tuple[str, str], ...]
+RunConditions = tuple[tuple[str, str], ...]
 ABSENT = "absent"
 
 
 @dataclass(frozen=True)
-class Run:
+class MatchedRun:
     """A run as the matching sees it."""
 
     config: Flat
@@ -38,7 +38,7 @@ class Run:
         return int(self.row["seed"])
 
     @property
-    def world(self) -> World:
+    def conditions(self) -> RunConditions:
         """Network, training, federation, budget and evaluation, to tell runs of one cell apart."""
         return tuple(
             sorted(
@@ -52,16 +52,18 @@ class Match:
     """The runs of one cell."""
 
     paper: Flat  # the cell's configuration at the paper's scale
-    done: list[Run] = field(default_factory=list)
-    lost: list[Run] = field(default_factory=list)  # diverged or failed, same configuration
-    others: int = (
+    done: list[MatchedRun] = field(default_factory=list)
+    unsuccessful: list[MatchedRun] = field(
+        default_factory=list
+    )  # diverged or failed, same configuration
+    num_excluded: int = (
         0  # done runs of the cell in another network, budget, ... than those that are counted
     )
 
 
 @dataclass(frozen=True)
 class Matches:
-    cells: Mapping[Place, Match]  # only cells with a run
+    cells: Mapping[CellKey, Match]  # only cells with a run
     warnings: tuple[str, ...]
 
 
@@ -70,9 +72,9 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
     places = [(row.label, column.label) for row in table.rows for column in table.columns]
     wanted = {place: table.overrides(*place, scale) for place in places}
     by_names = _by_names(runs, scale)
-    found: dict[Place, Match] = {}
-    refused: dict[str, list[Place]] = defaultdict(list)
-    composed: dict[Place, Flat] = {}
+    found: dict[CellKey, Match] = {}
+    refused: dict[str, list[CellKey]] = defaultdict(list)
+    composed: dict[CellKey, Flat] = {}
     for place, overrides in wanted.items():
         if not table.cell(*place).method:
             continue
@@ -86,18 +88,18 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
         f"{table.name}: {_cells(cells)} not configured: {reason}"
         for reason, cells in refused.items()
     ]
-    decisive = _telling_apart(composed)
-    varied = _varied(table) | _varied_science()
+    decisive = _distinguishing_keys(composed)
+    varied = _varied(table) | _varied_cell_keys()
     misses: Counter[str] = Counter()
     for place, here in composed.items():
-        must = _must(scale, decisive[place])
+        must = _required_key_filter(scale, decisive[place])
         for run in by_names[_names(wanted[place])]:
             different = differences(run.config, here, must)
             if not different:
                 entry = found.setdefault(
                     place, Match(configured(table.overrides(*place), table.scale))
                 )
-                (entry.done if run.row["status"] == "done" else entry.lost).append(run)
+                (entry.done if run.row["status"] == "done" else entry.unsuccessful).append(run)
             # Where a heading's key differs, the run belongs to another cell or table.
             elif run.row["status"] == "done" and not any(
                 key in varied or key.endswith(".name") for key in different
@@ -109,7 +111,7 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
                     )
                 ] += 1
     for entry in found.values():
-        _one_world(entry)
+        _keep_one_configuration(entry)
     for reason, count in misses.items():
         line = (
             f"{table.name} at scale {scale}: {count} run{'s' * (count > 1)} left out for {reason}"
@@ -131,11 +133,13 @@ def in_sections(*sections: str) -> Callable[[str], bool]:
     return lambda key: key.partition(".")[0] in sections
 
 
-def _by_names(runs: Runs, scale: str) -> dict[tuple[str, str], list[Run]]:
+def _by_names(runs: Runs, scale: str) -> dict[tuple[str, str], list[MatchedRun]]:
     found = defaultdict(list)
-    for frame in (runs.done, runs.lost):
+    for frame in (runs.done, runs.unsuccessful):
         for row in _rows(frame[frame["scale"] == scale]):
-            found[row["dataset.name"], row["method.name"]].append(Run(flatten(row["config"]), row))
+            found[row["dataset.name"], row["method.name"]].append(
+                MatchedRun(flatten(row["config"]), row)
+            )
     return dict(found)
 
 
@@ -148,16 +152,16 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
 
 
-def _must(scale: str, decisive: frozenset[str]) -> Callable[[str], bool]:
+def _required_key_filter(scale: str, decisive: frozenset[str]) -> Callable[[str], bool]:
     sections = (*SCIENCE, "model", "train", "federation", "budget") if scale == "paper" else SCIENCE
     within = in_sections(*sections)
     return lambda key: within(key) or key in decisive
 
 
-def _telling_apart(composed: Mapping[Place, Flat]) -> dict[Place, frozenset[str]]:
+def _distinguishing_keys(composed: Mapping[CellKey, Flat]) -> dict[CellKey, frozenset[str]]:
     """For every cell the keys by which it differs from cells of the same data set, method, noise and partition."""
     science, world = in_sections(*SCIENCE), in_sections(*WORLD)
-    families: dict[Any, list[Place]] = defaultdict(list)
+    families: dict[Any, list[CellKey]] = defaultdict(list)
     for place, config in composed.items():
         families[frozenset((key, value) for key, value in config.items() if science(key))].append(
             place
@@ -182,32 +186,32 @@ def _varied(table: PublishedTable) -> set[str]:
 
 
 @cache
-def _varied_science() -> set[str]:
+def _varied_cell_keys() -> set[str]:
     """Keys of data set, method, noise and partition that the headings of any table set."""
     return {key for name in names() for key in _varied(load(name)) if in_sections(*SCIENCE)(key)}
 
 
-def _one_world(entry: Match) -> None:
+def _keep_one_configuration(entry: Match) -> None:
     """Keep the runs of one network, federation, budget and training: nearest to the paper, then most seeds."""
     world = in_sections(*WORLD)
-    variants: dict[World, list[Run]] = defaultdict(list)
+    variants: dict[RunConditions, list[MatchedRun]] = defaultdict(list)
     for run in entry.done:
-        variants[run.world].append(run)
+        variants[run.conditions].append(run)
     if not variants:
         return
 
-    def order(item: tuple[World, list[Run]]) -> tuple[int, int, int, World]:
+    def order(item: tuple[RunConditions, list[MatchedRun]]) -> tuple[int, int, int, RunConditions]:
         config = item[1][0].config
         distance = len(differences(config, entry.paper, world))
         return distance, -len(item[1]), -int(config["budget.participations"]), item[0]
 
     chosen, kept = min(variants.items(), key=order)
-    entry.others = len(entry.done) - len(kept)
+    entry.num_excluded = len(entry.done) - len(kept)
     entry.done = sorted(kept, key=lambda run: run.seed)
-    entry.lost = [run for run in entry.lost if run.world == chosen]
+    entry.unsuccessful = [run for run in entry.unsuccessful if run.conditions == chosen]
 
 
-def _cells(places: Sequence[Place]) -> str:
+def _cells(places: Sequence[CellKey]) -> str:
     row, column = places[0]
     return (
         f"cell ({row}, {column})"

@@ -28,7 +28,7 @@ SPECIAL = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """One piece of a line."""
 
     text: str
@@ -39,19 +39,19 @@ class Entry:
 @dataclass(frozen=True)
 class Column:
     group: str
-    entry: Entry
+    entry: TableEntry
 
 
 @dataclass(frozen=True)
 class Line:
     group: str
-    label: Entry  # empty on the second and third line of a row
-    kind: str  # whose numbers
-    entries: tuple[Entry, ...]
+    label: TableEntry  # empty on the second and third line of a row
+    source: str  # configured, reproduced, published or difference
+    entries: tuple[TableEntry, ...]
 
 
 @dataclass(frozen=True)
-class Grid:
+class ReportTable:
     name: str
     title: str
     caption: str
@@ -76,7 +76,7 @@ class Notes:
             self.marked.setdefault(text, letters(len(self.marked))) for text in dict.fromkeys(texts)
         )
 
-    def listed(self) -> tuple[tuple[str, str], ...]:
+    def as_list(self) -> tuple[tuple[str, str], ...]:
         return (
             *(("", text) for text in self.general),
             *((mark, text) for text, mark in self.marked.items()),
@@ -89,7 +89,7 @@ def letters(index: int) -> str:
     return (letters(head - 1) if head else "") + chr(ord("a") + tail)
 
 
-def heading(text: str) -> str:
+def with_greek_letters(text: str) -> str:
     """A printed heading with its Greek letters and indices."""
     text = re.sub(
         r"(?<![A-Za-z])(" + "|".join(GREEK) + r")(?![A-Za-z0-9])",
@@ -99,7 +99,7 @@ def heading(text: str) -> str:
     return re.sub(r"\bT_([123])\b", lambda found: "T" + "₁₂₃"[int(found.group(1)) - 1], text)
 
 
-def markdown(grid: Grid) -> str:
+def markdown(grid: ReportTable) -> str:
     titles = [
         "",
         "",
@@ -111,7 +111,7 @@ def markdown(grid: Grid) -> str:
     rows = [titles, ["---", "---", *["---:"] * len(grid.columns)]]
     for line in grid.lines:
         group = f"{line.group}: " if line.group and line.label.text else ""
-        rows.append([group + _markdown(line.label), line.kind, *map(_markdown, line.entries)])
+        rows.append([group + _markdown(line.label), line.source, *map(_markdown, line.entries)])
     body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     notes = "\n".join(
         f"- <sup>{mark}</sup> {text}" if mark else f"- {text}" for mark, text in grid.notes
@@ -119,13 +119,13 @@ def markdown(grid: Grid) -> str:
     return f"# {grid.title}\n\n{grid.caption}\n\n{body}\n" + (f"\n{notes}\n" if notes else "")
 
 
-def _markdown(entry: Entry) -> str:
+def _markdown(entry: TableEntry) -> str:
     text = entry.text.replace("|", "\\|")
     text = f"**{text}**" if entry.bold else text
     return text + (f"<sup>{','.join(entry.marks)}</sup>" if entry.marks else "")
 
 
-def latex(grid: Grid) -> str:
+def latex(grid: ReportTable) -> str:
     """A fragment for \\input: no float, no caption. Needs booktabs and graphicx."""
     width = 2 + len(grid.columns)
     lines = [
@@ -149,7 +149,7 @@ def latex(grid: Grid) -> str:
     return "\n".join([*lines, r"\endgroup", ""])
 
 
-def latex_page(grid: Grid, fragment: str) -> str:
+def latex_document(grid: ReportTable, fragment: str) -> str:
     """A page of its own around the fragment, on paper large enough for every table."""
     lines = [
         r"\documentclass{article}",
@@ -172,7 +172,7 @@ def escape(text: str) -> str:
     return re.sub(r"(?<![\w.)}-])([+-])(?=\d)", r"$\1$", plain)
 
 
-def _latex(entry: Entry) -> str:
+def _latex(entry: TableEntry) -> str:
     text = rf"\textbf{{{escape(entry.text)}}}" if entry.bold else escape(entry.text)
     return text + (rf"\textsuperscript{{{','.join(entry.marks)}}}" if entry.marks else "")
 
@@ -197,12 +197,13 @@ def _latex_lines(members: Sequence[Line]) -> list[str]:
         if index and line.label.text:
             lines.append(r"\addlinespace")
         lines.append(
-            " & ".join([_latex(line.label), escape(line.kind), *map(_latex, line.entries)]) + r" \\"
+            " & ".join([_latex(line.label), escape(line.source), *map(_latex, line.entries)])
+            + r" \\"
         )
     return lines
 
 
-def html(grid: Grid) -> str:
+def html(grid: ReportTable) -> str:
     """A table and its notes, without styles: classes say whose numbers a line has and where nothing ran."""
     lines = []
     for line in grid.lines:
@@ -211,9 +212,9 @@ def html(grid: Grid) -> str:
             if line.label.text
             else ""
         )
-        start = f'<tr class="{escape_html(line.kind)}{" first" if line.label.text else ""}">{label}<th scope="row">'
+        start = f'<tr class="{escape_html(line.source)}{" first" if line.label.text else ""}">{label}<th scope="row">'
         cells = "".join(_html_cell(entry) for entry in line.entries)
-        lines.append((line.group, f"{start}{escape_html(line.kind)}</th>{cells}</tr>"))
+        lines.append((line.group, f"{start}{escape_html(line.source)}</th>{cells}</tr>"))
     body = []
     for group, members in groupby(lines, key=lambda line: line[0]):
         width = 2 + len(grid.columns)
@@ -233,17 +234,17 @@ def html(grid: Grid) -> str:
     )
 
 
-def _height(grid: Grid) -> int:
+def _height(grid: ReportTable) -> int:
     """Lines of a row: the kinds that are told apart."""
-    return len(dict.fromkeys(line.kind for line in grid.lines))
+    return len(dict.fromkeys(line.source for line in grid.lines))
 
 
-def _html(entry: Entry) -> str:
+def _html(entry: TableEntry) -> str:
     text = f"<b>{escape_html(entry.text)}</b>" if entry.bold else escape_html(entry.text)
     return text + (f"<sup>{','.join(entry.marks)}</sup>" if entry.marks else "")
 
 
-def _html_cell(entry: Entry) -> str:
+def _html_cell(entry: TableEntry) -> str:
     return ('<td class="none">' if entry.text == DASH else "<td>") + f"{_html(entry)}</td>"
 
 

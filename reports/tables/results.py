@@ -9,7 +9,7 @@ from methods.core.errors import UserError
 from reports.frame.load import Runs, read_curve
 from reports.frame.statistics import mean, sample_std
 from reports.published import WORLD, PublishedTable
-from reports.tables.matching import Match, Place, Run, differences, in_sections, match
+from reports.tables.matching import CellKey, Match, MatchedRun, differences, in_sections, match
 
 TITLES = {
     "model": "Network",
@@ -18,15 +18,15 @@ TITLES = {
     "budget": "Budget",
     "evaluate": "Evaluation",
 }
-FLOAT = 1e-9
+TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Ours:
+class ReproducedCell:
     """One cell: percent, or client participations where the table counts costs."""
 
     values: Mapping[int, float]  # by seed
-    ran: int  # runs that ended; fewer values where a target was not reached
+    num_runs: int  # runs that ended; fewer values where a target was not reached
     statistic: str  # of the published table
     notes: tuple[str, ...]
 
@@ -48,11 +48,11 @@ class Results:
 
     table: PublishedTable
     scale: str
-    cells: Mapping[Place, Ours]  # only cells with a run
+    cells: Mapping[CellKey, ReproducedCell]  # only cells with a run
     warnings: tuple[str, ...]
 
 
-def collect(table: PublishedTable, runs: Runs, scale: str) -> Results:
+def collect_results(table: PublishedTable, runs: Runs, scale: str) -> Results:
     """Our numbers for a published table, from runs of one scale alone."""
     matches = match(table, runs, scale)
     warnings = list(matches.warnings)
@@ -67,18 +67,18 @@ def collect(table: PublishedTable, runs: Runs, scale: str) -> Results:
     return Results(table, scale, cells, tuple(warnings))
 
 
-def cost_to_reach(run: Run, target: float) -> float | None:
+def cost_to_reach(run: MatchedRun, target: float) -> float | None:
     """Client participations until the test accuracy first reached `target` percent; None if it never did."""
-    curve = read_curve(run.row["folder"])
-    if len(curve) == 0 or abs(curve["accuracy"].iloc[-1] - run.row["summary.final"]) > FLOAT:
+    curve = read_curve(run.row["run_dir"])
+    if len(curve) == 0 or abs(curve["accuracy"].iloc[-1] - run.row["summary.final"]) > TOLERANCE:
         raise UserError(
-            f"{run.row['folder'] / 'curve.csv'}: does not end as record.json says; left out"
+            f"{run.row['run_dir'] / 'curve.csv'}: does not end as record.json says; left out"
         )
-    reached = curve[curve["accuracy"] >= target / 100 - FLOAT]
+    reached = curve[curve["accuracy"] >= target / 100 - TOLERANCE]
     return float(reached["participations"].iloc[0]) if len(reached) else None
 
 
-def described(entry: Match) -> tuple[str, ...]:
+def difference_notes(entry: Match) -> tuple[str, ...]:
     """How the runs differ from the paper's cell, a note per section of the configuration; and what else to know."""
     notes = []
     for run in entry.done[:1]:
@@ -97,17 +97,17 @@ def described(entry: Match) -> tuple[str, ...]:
     for oracle in dict.fromkeys(run.row["oracle"] for run in entry.done):
         if oracle:
             notes.append(f"Oracle: {oracle}.")
-    lost = [f"seed {run.seed} ({run.row['status']})" for run in entry.lost]
+    lost = [f"seed {run.seed} ({run.row['status']})" for run in entry.unsuccessful]
     if lost:
         notes.append(f"Not counted: {', '.join(lost)}.")
-    if entry.others:
+    if entry.num_excluded:
         notes.append(
-            f"Not counted: {entry.others} run(s) of the cell with another network, training or budget."
+            f"Not counted: {entry.num_excluded} run(s) of the cell with another network, training or budget."
         )
     return tuple(notes)
 
 
-def _cell(table: PublishedTable, entry: Match, warnings: list[str]) -> Ours:
+def _cell(table: PublishedTable, entry: Match, warnings: list[str]) -> ReproducedCell:
     values: dict[int, float] = {}
     ran = 0
     for run in entry.done:
@@ -119,16 +119,16 @@ def _cell(table: PublishedTable, entry: Match, warnings: list[str]) -> Ours:
         ran += 1
         if value is not None:
             values[run.seed] = value
-    return Ours(values, ran, table.statistic, described(entry))
+    return ReproducedCell(values, ran, table.statistic, difference_notes(entry))
 
 
-def _metric(table: PublishedTable, run: Run) -> float | None:
+def _metric(table: PublishedTable, run: MatchedRun) -> float | None:
     if table.target is not None:
         return cost_to_reach(run, table.target)
     return 100 * float(run.row[f"summary.{table.metric}"])
 
 
-def _average(cells: list[Ours], columns: int, statistic: str) -> Ours | None:
+def _average(cells: list[ReproducedCell], columns: int, statistic: str) -> ReproducedCell | None:
     """The row's mean by seed, over the seeds that all of its columns have."""
     if len(cells) < columns:
         return None
@@ -136,7 +136,7 @@ def _average(cells: list[Ours], columns: int, statistic: str) -> Ours | None:
     if not seeds:
         return None
     means = {seed: mean([cell.values[seed] for cell in cells]) for seed in sorted(seeds)}
-    return Ours(means, len(means), statistic, ())
+    return ReproducedCell(means, len(means), statistic, ())
 
 
 def _plain(key: str) -> str:

@@ -13,7 +13,15 @@ from typing import Any
 
 from reports.configure import NotConfigured, configured
 from reports.published import SettingsTable
-from reports.tables.rendering import DASH, Column, Entry, Grid, Line, Notes, heading
+from reports.tables.rendering import (
+    DASH,
+    Column,
+    Line,
+    Notes,
+    ReportTable,
+    TableEntry,
+    with_greek_letters,
+)
 
 FIELDS = ("table", "scale", "row", "column", "key", "ours", "theirs", "same")
 OPERATORS = {
@@ -42,13 +50,13 @@ def collect_settings(table: SettingsTable, scale: str) -> SettingsResults:
             config = configured(column.overrides, scale)
             for row in table.rows:
                 if row.key:
-                    ours[row.label, column.label] = evaluate(row.key, config)
+                    ours[row.label, column.label] = eval_formula(row.key, config)
         except NotConfigured as error:
             warnings.append(f"{table.name}: column {column.label} not configured: {error}")
     return SettingsResults(table, scale, ours, tuple(warnings))
 
 
-def evaluate(formula: str, config: Mapping[str, Any]) -> Any:
+def eval_formula(formula: str, config: Mapping[str, Any]) -> Any:
     """A key of the configuration, or numbers of it combined by + - * / and brackets."""
 
     def value(node: ast.expr) -> Any:
@@ -64,7 +72,7 @@ def evaluate(formula: str, config: Mapping[str, Any]) -> Any:
     return value(ast.parse(formula, mode="eval").body)
 
 
-def same(ours: Any, theirs: int | float | str) -> bool:
+def values_match(ours: Any, theirs: int | float | str) -> bool:
     """Numbers to four digits; names by their letters and digits, our shorter spelling inside the paper's."""
     if isinstance(ours, (int, float)) and isinstance(theirs, (int, float)):
         return f"{ours:.4g}" == f"{theirs:.4g}"
@@ -72,7 +80,7 @@ def same(ours: Any, theirs: int | float | str) -> bool:
     return letters[0] in letters[1]
 
 
-def settings_grid(results: SettingsResults) -> Grid:
+def settings_table(results: SettingsResults) -> ReportTable:
     table, notes = results.table, Notes()
     notes.add(
         f"Configured: what conf/ composes to at scale {results.scale}. {DASH}: no setting of it."
@@ -84,20 +92,27 @@ def settings_grid(results: SettingsResults) -> Grid:
         ours = []
         for column, theirs in zip(table.columns, row.values, strict=True):
             found = results.ours.get((row.label, column.label))
-            differs = found is not None and not same(found, theirs)
-            ours.append(Entry(_text(found), marks=notes.mark([DIFFERS] if differs else [])))
+            differs = found is not None and not values_match(found, theirs)
+            ours.append(TableEntry(_text(found), marks=notes.mark([DIFFERS] if differs else [])))
         symbol = (
             f" ({row.symbol})"
             if row.symbol and not row.symbol.startswith("(")
             else f" {row.symbol}".rstrip()
         )
-        lines.append(Line("", Entry(heading(row.label + symbol)), "configured", tuple(ours)))
         lines.append(
-            Line("", Entry(""), "published", tuple(Entry(_text(value)) for value in row.values))
+            Line("", TableEntry(with_greek_letters(row.label + symbol)), "configured", tuple(ours))
         )
-    columns = tuple(Column("", Entry(column.label)) for column in table.columns)
+        lines.append(
+            Line(
+                "",
+                TableEntry(""),
+                "published",
+                tuple(TableEntry(_text(value)) for value in row.values),
+            )
+        )
+    columns = tuple(Column("", TableEntry(column.label)) for column in table.columns)
     title = f"{table.paper}, Table {table.table}, scale {results.scale}"
-    return Grid(table.name, title, table.caption, columns, tuple(lines), notes.listed())
+    return ReportTable(table.name, title, table.caption, columns, tuple(lines), notes.as_list())
 
 
 def settings_csv(results: SettingsResults) -> str:
@@ -107,7 +122,7 @@ def settings_csv(results: SettingsResults) -> str:
     for row in results.table.rows:
         for column, theirs in zip(results.table.columns, row.values, strict=True):
             ours = results.ours.get((row.label, column.label))
-            verdict = "" if ours is None else same(ours, theirs)
+            verdict = "" if ours is None else values_match(ours, theirs)
             place = (results.table.name, results.scale, row.label, column.label)
             writer.writerow((*place, row.key, "" if ours is None else _text(ours), theirs, verdict))
     return buffer.getvalue()

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from grid_of_runs import METHODS, end_as, go_on, write_grid, write_run
+from fake_runs import METHODS, make_unfinished, set_status, write_run, write_sweep
 
 from reports.figures.extract import read_scene
 from reports.page import __main__ as command
 from reports.page import collect, traces
 from reports.page.rerun import rerun, written
 from reports.page.write import document, embedded
-from reports.tables.rendering import Column, Entry, Grid, Line, html
+from reports.tables.rendering import Column, Line, ReportTable, TableEntry, html
 
 RECORDS = Path(__file__).parent / "records"
 ROOT = Path(__file__).parents[2]
@@ -106,7 +106,7 @@ def test_confusion_of_few_and_of_many_classes():
 
 
 def test_numbers_equal_the_records(tmp_path, frozen_conf):
-    folders = write_grid(tmp_path / "runs")
+    folders = write_sweep(tmp_path / "runs")
     data = collect.page([str(tmp_path / "runs")]).data
     records = [json.loads((folder / "record.json").read_text()) for folder in folders]
     assert len(data["settings"]) == 2 and all(
@@ -171,12 +171,12 @@ def test_runs_that_differ_in_their_world_share_no_setting(frozen_conf):
 
 
 def test_what_did_not_end_well_is_shown_and_not_counted(tmp_path, frozen_conf):
-    _, second, third, fourth = write_grid(
+    _, second, third, fourth = write_sweep(
         tmp_path / "runs", rhos=[0.4], methods=["fedavg"], seeds=[1, 2, 3, 4]
     )
-    end_as(second, "diverged", "round 7: the loss is not finite")
-    end_as(third, "failed", f"OSError: {tmp_path}/data/x.bin: no space left")
-    go_on(fourth)
+    set_status(second, "diverged", "round 7: the loss is not finite")
+    set_status(third, "failed", f"OSError: {tmp_path}/data/x.bin: no space left")
+    make_unfinished(fourth)
     found = collect.page([str(tmp_path / "runs")])
     (cell,) = cells_of(found.data).values()
     assert (
@@ -231,7 +231,7 @@ def test_mistakes_are_one_line(arguments, line, capsys):
 
 
 def test_the_file_needs_nothing_else(tmp_path, frozen_conf):
-    write_grid(tmp_path / "runs", rhos=[0.4])
+    write_sweep(tmp_path / "runs", rhos=[0.4])
     text = document(collect.page([str(tmp_path / "runs")]).data | {"written": "now", "every": 0})
     loads = r"""(?:src|href)\s*=\s*["']?[^"'#\s]|url\(|@import|\bimport\(|fetch\(|XMLHttpRequest|<link|<iframe|<img"""
     assert re.findall(loads, re.sub(r'<script id="data".*?</script>', "", text, flags=re.S)) == []
@@ -243,7 +243,7 @@ def test_the_file_needs_nothing_else(tmp_path, frozen_conf):
 def test_two_hundred_cells_are_below_five_megabytes(tmp_path, frozen_conf):
     """At the papers' length: 500 tests, 100 clients, 100 classes, every score different at every test."""
     rhos = [0.0, 0.2, 0.4, 0.6, 0.8]
-    folders = write_grid(
+    folders = write_sweep(
         tmp_path / "runs", rhos, METHODS, [1, 2, 3, 4], tests=500, clients=100, classes=100
     )
     assert len(folders) == 200
@@ -374,12 +374,22 @@ def test_paths_are_cut_to_their_last_part():
 
 def test_tables_as_html():
     """Escaped, every row with its label over its lines, dashes marked."""
-    columns = (Column("ρ<1", Entry("τ=0")), Column("ρ<1", Entry("τ=1", marks=("a",))))
+    columns = (Column("ρ<1", TableEntry("τ=0")), Column("ρ<1", TableEntry("τ=1", marks=("a",))))
     lines = (
-        Line("Federated", Entry("A & B"), "reproduced", (Entry("1.00", bold=True), Entry("–"))),
-        Line("Federated", Entry(""), "published", (Entry("2.00"), Entry("3.00", marks=("a", "b")))),
+        Line(
+            "Federated",
+            TableEntry("A & B"),
+            "reproduced",
+            (TableEntry("1.00", bold=True), TableEntry("–")),
+        ),
+        Line(
+            "Federated",
+            TableEntry(""),
+            "published",
+            (TableEntry("2.00"), TableEntry("3.00", marks=("a", "b"))),
+        ),
     )
-    text = html(Grid("t", "T", "a <caption>", columns, lines, (("", "all"), ("a", "x > y"))))
+    text = html(ReportTable("t", "T", "a <caption>", columns, lines, (("", "all"), ("a", "x > y"))))
     assert (
         '<th scope="colgroup" colspan="2">ρ&lt;1</th>' in text
         and "<caption>a &lt;caption&gt;</caption>" in text

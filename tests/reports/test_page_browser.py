@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from grid_of_runs import METHODS, end_as, go_on, write_grid
+from fake_runs import METHODS, make_unfinished, set_status, write_sweep
 
 from reports import configure
 from reports.page import __main__ as command
@@ -26,19 +26,19 @@ pytestmark = pytest.mark.skipif(
 def address(tmp_path_factory) -> str:
     """Two settings with ten methods and two seeds; one run diverged, one failed, one is under way."""
     folder = tmp_path_factory.mktemp("page")
-    made = write_grid(folder / "runs", methods=METHODS)
-    end_as(
+    made = write_sweep(folder / "runs", methods=METHODS)
+    set_status(
         next(place for place in made if place.name.startswith("poc-cifar100-s1")),
         "diverged",
         "round 7: <b>not</b> finite",
     )
     for seed in (1, 2):
-        end_as(
+        set_status(
             next(place for place in made if place.name.startswith(f"rofl-cifar100-s{seed}")),
             "failed",
             "OSError: disk full",
         )
-    go_on(next(place for place in made if place.name.startswith("lsg-cifar100-s2")))
+    make_unfinished(next(place for place in made if place.name.startswith("lsg-cifar100-s2")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(configure, "CONF", Path(__file__).parent / "conf")
         assert command.main([f"runs={folder / 'runs'}", f"out={folder / 'page.html'}"]) == 0
@@ -327,7 +327,7 @@ def test_a_paper_s_table_shows_ours_and_on_demand_all(page):
 def test_a_live_page_shows_what_came_since(chromium, tmp_path, frozen_conf):
     """The file is written anew below an open page; the view stays."""
     out = tmp_path / "page.html"
-    write_grid(tmp_path / "runs", rhos=[0.4], methods=["fedavg"], seeds=[1])
+    write_sweep(tmp_path / "runs", rhos=[0.4], methods=["fedavg"], seeds=[1])
     command._write([str(tmp_path / "runs")], out, 1, set())
     chromium.get("about:blank")
     chromium.get(f"{out.as_uri()}#sort=final")
@@ -335,7 +335,7 @@ def test_a_live_page_shows_what_came_since(chromium, tmp_path, frozen_conf):
         one(chromium, "#summary").text.startswith("1 run ·")
         and one(chromium, "#live").text == "Live: every 1 s"
     )
-    write_grid(tmp_path / "runs", rhos=[0.4], methods=["fedavg"], seeds=[2])
+    write_sweep(tmp_path / "runs", rhos=[0.4], methods=["fedavg"], seeds=[2])
     command._write([str(tmp_path / "runs")], out, 0, set())
     changed = "return document.getElementById('summary')?.textContent.startsWith('2 runs')"
     WebDriverWait(chromium, 10).until(lambda page: page.execute_script(changed))

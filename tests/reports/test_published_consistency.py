@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reports.published import Finding, PublishedTable, checks, load, names, tables
+from reports.published import Finding, PublishedTable, find_inconsistencies, load, names, tables
 
 # Everything in the three papers that does not add up: table, kind, row, column, printed, expected.
 FINDINGS = {
@@ -34,12 +34,12 @@ def with_cell(table: PublishedTable, row: str, column: str, **change: Any) -> Pu
 
 
 def new_findings(table: PublishedTable) -> list[Finding]:
-    known = checks(load(table.name))
-    return [finding for finding in checks(table) if finding not in known]
+    known = find_inconsistencies(load(table.name))
+    return [finding for finding in find_inconsistencies(table) if finding not in known]
 
 
 def test_findings_are_exactly_the_known_ones():
-    found = [finding for name in names() for finding in checks(load(name))]
+    found = [finding for name in names() for finding in find_inconsistencies(load(name))]
     places = [(f.table, f.kind, f.row, f.column, f.printed, f.expected) for f in found]
     assert len(places) == len(set(places))
     assert set(places) == FINDINGS
@@ -49,7 +49,7 @@ def test_six_differences_divided_by_five():
     messages = [
         f.message
         for name in ("fedcnml_table3", "fedcnml_table4")
-        for f in checks(load(name))
+        for f in find_inconsistencies(load(name))
         if f.kind == "claim"
     ]
     assert len(messages) == 4
@@ -64,16 +64,18 @@ def test_no_misprint_is_written_into_the_data():
         ("fedcnml_table4", "75.58"),
     ):
         table = load(name)
-        misprinted = next(f for f in checks(table) if f.kind in ("ratio", "average", "repeat"))
+        misprinted = next(
+            f for f in find_inconsistencies(table) if f.kind in ("ratio", "average", "repeat")
+        )
         assert table.cell(misprinted.row, misprinted.column).note == ""
         assert expected not in (tables.FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def test_corrected_misprints_are_silent():
     fixed = with_cell(load("lsg_table1"), "MNIST / Ours", "Symmetric / 0.4", value=98.98)
-    assert checks(fixed) == []
+    assert find_inconsistencies(fixed) == []
     fixed = with_cell(load("fedcorr_table11"), "Ours", "rho=0.0 / tau=0.0", value=140.0)
-    assert checks(fixed) == []
+    assert find_inconsistencies(fixed) == []
 
 
 def test_any_wrong_accuracy_in_an_averaged_row_is_found():
@@ -133,7 +135,7 @@ def test_a_repeated_deviation_that_differs_is_found():
 
 
 def test_an_earlier_paper_is_not_judged_by_a_later_quotation():
-    assert checks(load("fedcorr_table3")) == []
+    assert find_inconsistencies(load("fedcorr_table3")) == []
 
 
 def test_dashes_agree_with_the_best_accuracies():

@@ -35,7 +35,7 @@ from reports.figures.extract import (
     transition_shares,
 )
 from reports.figures.run_figures import pictures
-from reports.frame.load import load
+from reports.frame.load import load_runs
 
 GOOD = Path(__file__).parent / "records" / "good"
 FEDCORR = GOOD / "fedcorr-iid-s1"
@@ -68,7 +68,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 def rows(tmp_path: Path) -> list[dict[str, Any]]:
-    return select.rows_of(load([tmp_path / "runs"]).done)
+    return select.rows_of(load_runs([tmp_path / "runs"]).done)
 
 
 def test_partition_in_either_order():

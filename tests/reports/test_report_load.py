@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from methods.core.errors import UserError
-from reports.frame.load import flatten, load, read_curve
+from reports.frame.load import flatten, load_runs, read_curve
 
 RECORDS = Path(__file__).parent / "records"
 
 
 def test_one_row_per_run():
-    runs = load([RECORDS / "good"])
+    runs = load_runs([RECORDS / "good"])
     assert len(runs.done) == len(list((RECORDS / "good").iterdir())) - 1
     row = runs.done[runs.done["run_id"] == "fedprox-noniid-s2"].iloc[0]
     assert (row["seed"], row["scale"], row["noise.rho"], row["method.name"], row["method.mu"]) == (
@@ -28,18 +28,18 @@ def test_one_row_per_run():
         500,
         "bern-laptop-2",
     )
-    assert row["folder"] == RECORDS / "good" / "fedprox-noniid-s2"
+    assert row["run_dir"] == RECORDS / "good" / "fedprox-noniid-s2"
     assert row["config"]["noise"]["classes"] is None
 
 
 def test_lost_runs_are_kept_apart():
-    runs = load([RECORDS / "good"])
-    assert list(runs.lost["run_id"]) == ["fedcorr-noniid-s2"]
+    runs = load_runs([RECORDS / "good"])
+    assert list(runs.unsuccessful["run_id"]) == ["fedcorr-noniid-s2"]
     assert "fedcorr-noniid-s2" not in set(runs.done["run_id"])
 
 
 def test_every_bad_record_has_its_line():
-    runs = load([RECORDS / "bad"])
+    runs = load_runs([RECORDS / "bad"])
     said = {
         Path(line.split(":")[0].split(" is ")[0]).relative_to(RECORDS / "bad").parts[0]: line
         for line in runs.warnings
@@ -63,8 +63,8 @@ def test_every_bad_record_has_its_line():
 
 
 def test_bad_records_do_not_hide_good_ones():
-    both = load([RECORDS])
-    assert len(both.done) == len(load([RECORDS / "good"]).done) + 1
+    both = load_runs([RECORDS])
+    assert len(both.done) == len(load_runs([RECORDS / "good"]).done) + 1
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_bad_records_do_not_hide_good_ones():
 def test_misshapen_records(tmp_path, change, reason):
     record = json.loads((RECORDS / "good" / "fedavg-noniid-s1" / "record.json").read_text())
     (tmp_path / "record.json").write_text(json.dumps(record | change))
-    runs = load([tmp_path])
+    runs = load_runs([tmp_path])
     assert len(runs.done) == 0 and runs.warnings == (
         f"{tmp_path / 'record.json'}: damaged ({reason}); left out",
     )
@@ -94,7 +94,7 @@ def test_a_copied_run_counts_once(tmp_path):
     changed["summary"]["best"] = 0.9
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "record.json").write_text(json.dumps(changed))
-    runs = load([source, tmp_path, source])
+    runs = load_runs([source, tmp_path, source])
     assert list(runs.done["summary.best"]) == [0.4]
     assert [line.partition(": ")[2] for line in runs.warnings] == [
         f"the same run as {source}; the latter counts",
@@ -103,10 +103,10 @@ def test_a_copied_run_counts_once(tmp_path):
 
 
 def test_no_folder_and_no_record(tmp_path):
-    runs = load([tmp_path / "none"])
+    runs = load_runs([tmp_path / "none"])
     assert runs.warnings == (f"{tmp_path / 'none'}: no such folder",)
-    assert len(runs.done) == len(runs.lost) == 0 and "summary.best" in runs.done
-    assert load([tmp_path]).warnings == ()
+    assert len(runs.done) == len(runs.unsuccessful) == 0 and "summary.best" in runs.done
+    assert load_runs([tmp_path]).warnings == ()
 
 
 def test_curves():

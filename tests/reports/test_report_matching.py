@@ -7,11 +7,11 @@ from hydra.core.global_hydra import GlobalHydra
 
 from reports import configure
 from reports.configure import NotConfigured, configured
-from reports.frame.load import load
+from reports.frame.load import load_runs
 from reports.published import load as published
 from reports.published import names
 from reports.tables.matching import match
-from reports.tables.results import collect
+from reports.tables.results import collect_results
 
 NONIID = (
     "dataset=cifar100",
@@ -27,7 +27,9 @@ CELL = "(0.7, 10)"
 @pytest.fixture
 def collected(write_run, tmp_path):
     """collected("fedcorr_table9", "laptop") -> our side of the table, from the runs written so far."""
-    return lambda name, scale: collect(published(name), load([tmp_path / "runs"]), scale)
+    return lambda name, scale: collect_results(
+        published(name), load_runs([tmp_path / "runs"]), scale
+    )
 
 
 def test_single_values_are_set_after_the_groups(frozen_conf):
@@ -175,7 +177,11 @@ def test_lost_runs_are_named_but_do_not_count(write_run, collected):
     write_run(*NONIID, "method=fedavg", seed=1)
     write_run(*NONIID, "method=fedavg", seed=2, status="diverged", reason="nan", summary={})
     cell = collected("fedcorr_table9", "laptop").cells["FedAvg", CELL]
-    assert (cell.value, cell.ran, cell.notes[-1]) == (50.0, 1, "Not counted: seed 2 (diverged).")
+    assert (cell.value, cell.num_runs, cell.notes[-1]) == (
+        50.0,
+        1,
+        "Not counted: seed 2 (diverged).",
+    )
 
 
 def test_every_published_cell_composes_from_the_real_configuration():
@@ -196,6 +202,6 @@ def test_every_published_cell_composes_from_the_real_configuration():
 def test_match_needs_no_configuration_without_runs(tmp_path, monkeypatch):
     """Composing takes long: a table without runs only looks whether the choices exist."""
     monkeypatch.setattr(configure, "_chosen", None)
-    matches = match(published("fedcorr_table2"), load([tmp_path]), "paper")
+    matches = match(published("fedcorr_table2"), load_runs([tmp_path]), "paper")
     assert matches.cells == {} and matches.warnings == ()
     assert Path(configure.CONF).is_dir()

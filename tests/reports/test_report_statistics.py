@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from reports.frame.statistics import (
-    Outcome,
+    PairedValue,
     bootstrap_interval,
     critical_difference,
+    describe_test,
     mean,
     pair,
     pairs_needed,
@@ -20,7 +21,6 @@ from reports.frame.statistics import (
     sign_flip_test,
     sign_test,
     smallest_p,
-    verdict,
 )
 
 
@@ -51,8 +51,8 @@ def test_bootstrap_is_seeded():
 
 
 def test_pairs_need_the_same_seed_and_scene():
-    ours = {1: Outcome(50.0, "a"), 2: Outcome(60.0, "b"), 3: Outcome(70.0, "c")}
-    baseline = {1: Outcome(48.0, "a"), 2: Outcome(61.0, "other"), 4: Outcome(40.0, "d")}
+    ours = {1: PairedValue(50.0, "a"), 2: PairedValue(60.0, "b"), 3: PairedValue(70.0, "c")}
+    baseline = {1: PairedValue(48.0, "a"), 2: PairedValue(61.0, "other"), 4: PairedValue(40.0, "d")}
     pairs = pair(ours, baseline)
     assert pairs.differences == {1: 2.0}
     assert pairs.unpaired == (
@@ -110,15 +110,18 @@ def test_least_p_is_reached_when_all_signs_agree(differences):
 def test_words():
     """2 / 2^5 = 0.0625 is above 0.05, 2 / 2^6 = 0.03125 is not."""
     assert pairs_needed() == 6
-    assert verdict([]) == "nothing to compare: no seed is paired"
-    assert verdict([1.0]) == "too few seeds to tell: 1 pair cannot give a p below 1, 6 are needed"
+    assert describe_test([]) == "nothing to compare: no seed is paired"
     assert (
-        verdict([1.0, 2.0, 3.0])
+        describe_test([1.0])
+        == "too few seeds to tell: 1 pair cannot give a p below 1, 6 are needed"
+    )
+    assert (
+        describe_test([1.0, 2.0, 3.0])
         == "too few seeds to tell: 3 pairs cannot give a p below 0.25, 6 are needed"
     )
-    assert verdict([1, 2, 3, 4, 5, 6]) == "higher than the baseline (p = 0.031, 6 pairs)"
-    assert verdict([-1, -2, -3, -4, -5, -6]) == "lower than the baseline (p = 0.031, 6 pairs)"
-    assert verdict([1, -1, 1, -1, 1, -1]) == "no difference shown (p = 1, 6 pairs)"
+    assert describe_test([1, 2, 3, 4, 5, 6]) == "higher than the baseline (p = 0.031, 6 pairs)"
+    assert describe_test([-1, -2, -3, -4, -5, -6]) == "lower than the baseline (p = 0.031, 6 pairs)"
+    assert describe_test([1, -1, 1, -1, 1, -1]) == "no difference shown (p = 1, 6 pairs)"
 
 
 def test_ranks_that_always_agree():

@@ -8,35 +8,37 @@ from pathlib import Path
 import pytest
 
 from reports import build, compare
-from reports.frame.load import load
+from reports.frame.load import load_runs
 from reports.published import load as published
 from reports.published import load_settings, names
-from reports.tables.comparison import grid, to_csv
+from reports.tables.comparison import comparison_table, to_csv
 from reports.tables.rendering import (
     DASH,
-    Entry,
     Notes,
+    TableEntry,
     escape,
-    heading,
     latex,
-    latex_page,
+    latex_document,
     letters,
     markdown,
+    with_greek_letters,
 )
-from reports.tables.results import Ours, Results, collect
-from reports.tables.settings import collect_settings, evaluate, same, settings_grid
+from reports.tables.results import ReproducedCell, Results, collect_results
+from reports.tables.settings import collect_settings, eval_formula, settings_table, values_match
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
 
 
-def as_lines(results: Results) -> dict[str, list[Entry]]:
+def as_lines(results: Results) -> dict[str, list[TableEntry]]:
     """Row label -> its reproduced entries, and "label published" -> the paper's."""
     found = {}
     label = ""
-    for line in grid(results).lines:
+    for line in comparison_table(results).lines:
         label = line.label.text or label
-        found[label if line.kind == "reproduced" else f"{label} {line.kind}"] = list(line.entries)
+        found[label if line.source == "reproduced" else f"{label} {line.source}"] = list(
+            line.entries
+        )
     return found
 
 
@@ -91,20 +93,20 @@ def test_golden_comparison(capsys, tmp_path):
 @pytest.mark.parametrize("name", names())
 def test_every_table_is_rectangular_and_has_all_printed_numbers(name):
     results = nothing(name)
-    table, text = results.table, grid(results)
+    table, text = results.table, comparison_table(results)
     for line in markdown(text).splitlines():
         assert not line.startswith("|") or line.count("|") == 3 + len(table.column_labels)
     for line in latex(text).splitlines():
         if line.endswith(r"\\") and "multicolumn" not in line:
             assert len(re.findall(r"(?<!\\)&", line)) == 1 + len(table.column_labels)
     printed = [
-        entry.text for line in text.lines if line.kind == "published" for entry in line.entries
+        entry.text for line in text.lines if line.source == "published" for entry in line.entries
     ]
     decimals = 0 if table.metric == "target_cost" else 2
     for cell, entry in zip(table.cells, printed, strict=True):
         assert entry.startswith(cell.note if cell.value is None else f"{cell.value:.{decimals}f}")
     assert {
-        entry.text for line in text.lines if line.kind != "published" for entry in line.entries
+        entry.text for line in text.lines if line.source != "published" for entry in line.entries
     } == {DASH}
 
 
@@ -127,8 +129,12 @@ def test_best_is_bold(name, row, column):
     [("fedcorr_table2", "DivideMix", 0), ("lsg_table4", "Forward", 0), ("fedcorr_table5", "CL", 5)],
 )
 def test_references_are_not_bold(name, row, column):
-    lines = [line for line in grid(nothing(name)).lines if line.kind == "published"]
-    labels = [line.label.text for line in grid(nothing(name)).lines if line.kind == "reproduced"]
+    lines = [line for line in comparison_table(nothing(name)).lines if line.source == "published"]
+    labels = [
+        line.label.text
+        for line in comparison_table(nothing(name)).lines
+        if line.source == "reproduced"
+    ]
     first = lines[labels.index(row)]
     assert not first.entries[column].bold
 
@@ -136,7 +142,12 @@ def test_references_are_not_bold(name, row, column):
 def test_every_column_has_one_best_per_condition():
     """FedCorr's Table 2 has seven noise levels, LSG's Table I eight and the average for each of three data sets."""
     for name, number in (("fedcorr_table2", 7), ("lsg_table1", 27), ("fedcorr_table6", 7)):
-        bold = [entry for line in grid(nothing(name)).lines for entry in line.entries if entry.bold]
+        bold = [
+            entry
+            for line in comparison_table(nothing(name)).lines
+            for entry in line.entries
+            if entry.bold
+        ]
         assert len(bold) == number
 
 
@@ -146,7 +157,7 @@ def test_bold_of_ours_is_by_ours_alone():
         ("FedProx", "(0.7, 10)"): 61.0,
         ("Ours", "(0.7, 10)"): 50.0,
     }
-    cells = {place: Ours({1: value}, 1, "mean", ()) for place, value in places.items()}
+    cells = {place: ReproducedCell({1: value}, 1, "mean", ()) for place, value in places.items()}
     lines = as_lines(Results(published("fedcorr_table9"), "paper", cells, ()))
     assert [label for label, entries in lines.items() if entries[0].bold] == [
         "FedProx",
@@ -155,25 +166,27 @@ def test_bold_of_ours_is_by_ours_alone():
 
 
 def test_a_single_number_of_ours_is_not_the_best():
-    cells = {("FedAvg", "(0.7, 10)"): Ours({1: 60.0}, 1, "mean", ())}
+    cells = {("FedAvg", "(0.7, 10)"): ReproducedCell({1: 60.0}, 1, "mean", ())}
     assert not as_lines(Results(published("fedcorr_table9"), "paper", cells, ()))["FedAvg"][0].bold
 
 
 def test_misprints_are_noted_where_they_stand():
-    text = grid(nothing("fedcorr_table11"))
-    entry = next(line for line in text.lines if line.kind == "published").entries[0]
+    text = comparison_table(nothing("fedcorr_table11"))
+    entry = next(line for line in text.lines if line.source == "published").entries[0]
     assert (
         dict(text.notes)[entry.marks[0]]
         == "In print: 5 of 5 printed ratios do not fit 150; all fit 140."
     )
-    assert any("98.98 fits both" in note for _, note in grid(nothing("lsg_table1")).notes)
+    assert any(
+        "98.98 fits both" in note for _, note in comparison_table(nothing("lsg_table1")).notes
+    )
 
 
 def test_costs_to_a_target(frozen_conf):
     """Accuracy 0.50 is first reached after 210 visits under seed 1, 250 under seed 2, never under seed 3."""
-    results = collect(published("fedcorr_table13"), load([HERE / "records"]), "laptop")
+    results = collect_results(published("fedcorr_table13"), load_runs([HERE / "records"]), "laptop")
     cell = results.cells["FedAvg", "rho=0.4 / tau=0.5"]
-    assert cell.values == {1: 210.0, 2: 250.0} and (cell.value, cell.ran) == (210.0, 3)
+    assert cell.values == {1: 210.0, 2: 250.0} and (cell.value, cell.num_runs) == (210.0, 3)
     assert any(
         line.endswith("bad-curve/curve.csv: does not end as record.json says; left out")
         for line in results.warnings
@@ -187,7 +200,7 @@ def test_settings_differ_only_where_they_do(frozen_conf):
     assert results.ours["Rounds in stage 2", "CIFAR-10"] == 475.0
     marked = [
         (line.label.text, index)
-        for line in settings_grid(results).lines
+        for line in settings_table(results).lines
         for index, entry in enumerate(line.entries)
         if entry.marks
     ]
@@ -206,15 +219,17 @@ def test_settings_of_the_real_configuration_equal_the_paper():
         results = collect_settings(load_settings(name), "paper")
         assert results.warnings == ()
         for (row, column), value in results.ours.items():
-            assert same(value, results.table.value(row, column)), (name, row, column, value)
+            assert values_match(value, results.table.value(row, column)), (name, row, column, value)
 
 
 def test_formulas():
     config = {"a.b": 10, "a.c": 4, "d.name": "lenet5"}
-    assert evaluate("a.b", config) == 10 and evaluate("d.name", config) == "lenet5"
-    assert evaluate("(1 - a.c / a.b) * a.b", config) == pytest.approx(6.0)
-    assert same("resnet50", "pre-trained ResNet-50") and not same("resnet18", "ResNet-34")
-    assert same(499.985, 500) and not same(475.0, 500)
+    assert eval_formula("a.b", config) == 10 and eval_formula("d.name", config) == "lenet5"
+    assert eval_formula("(1 - a.c / a.b) * a.b", config) == pytest.approx(6.0)
+    assert values_match("resnet50", "pre-trained ResNet-50") and not values_match(
+        "resnet18", "ResNet-34"
+    )
+    assert values_match(499.985, 500) and not values_match(475.0, 500)
 
 
 def test_text_for_latex():
@@ -222,11 +237,11 @@ def test_text_for_latex():
         "a_b & 50% ± 3 -1.5 +2 w/o 2-3"
     ) == r"a\_b \& 50\%  \,$\pm$\,  3 $-$1.5 $+$2 w/o 2-3".replace("  ", " ")
     assert (
-        heading("rho=0.4") == "ρ=0.4"
-        and heading("alpha_Jo") == "α_Jo"
-        and heading("spirit T_2") == "spirit T₂"
+        with_greek_letters("rho=0.4") == "ρ=0.4"
+        and with_greek_letters("alpha_Jo") == "α_Jo"
+        and with_greek_letters("spirit T_2") == "spirit T₂"
     )
-    assert escape(heading("mu2=15")) == r"$\mu$$_2$=15"
+    assert escape(with_greek_letters("mu2=15")) == r"$\mu$$_2$=15"
 
 
 def test_note_letters():
@@ -234,7 +249,7 @@ def test_note_letters():
     notes = Notes()
     assert notes.mark(["x", "y", "x"]) == ("a", "b") and notes.mark(["y"]) == ("b",)
     notes.add("whole table")
-    assert notes.listed() == (("", "whole table"), ("a", "x"), ("b", "y"))
+    assert notes.as_list() == (("", "whole table"), ("a", "x"), ("b", "y"))
 
 
 PREAMBLE = r"\documentclass{article}\usepackage{booktabs,graphicx}"
@@ -244,10 +259,10 @@ FLOAT = PREAMBLE + r"\begin{document}\begin{table}\input{NAME}\end{table}\end{do
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 @pytest.mark.parametrize("name", ["lsg_table1", "fedcorr_table11"])
 def test_latex_compiles_alone_and_in_a_float(name, tmp_path):
-    text = grid(nothing(name))
+    text = comparison_table(nothing(name))
     (tmp_path / f"{name}.tex").write_text(latex(text), encoding="utf-8")
     for file, page in (
-        ("alone.tex", latex_page(text, name)),
+        ("alone.tex", latex_document(text, name)),
         ("float.tex", FLOAT.replace("NAME", name)),
     ):
         (tmp_path / file).write_text(page, encoding="utf-8")

@@ -30,7 +30,7 @@ SCORES = (
 )  # fmt: skip
 
 
-def write_grid(
+def write_sweep(
     folder: Path,
     rhos: Iterable[float] = (0.4, 0.8),
     methods: Iterable[str] = METHODS[:4],
@@ -143,7 +143,7 @@ def write_config(place: Path, config: dict[str, Any]) -> None:
     (place / "config.yaml").write_text(yaml.safe_dump(raw | {"runs_dir": "/home/somebody/runs"}))
 
 
-def end_as(place: Path, status: str, reason: str) -> None:
+def set_status(place: Path, status: str, reason: str) -> None:
     """Turn a finished run into a failed or diverged one."""
     record = json.loads((place / "record.json").read_text())
     (place / "record.json").write_text(
@@ -151,7 +151,7 @@ def end_as(place: Path, status: str, reason: str) -> None:
     )
 
 
-def go_on(place: Path) -> None:
+def make_unfinished(place: Path) -> None:
     """Turn a finished run into one that is still going: no record, half a curve."""
     (place / "record.json").unlink()
     lines = (place / "curve.csv").read_text().splitlines(keepends=True)
