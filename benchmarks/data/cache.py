@@ -1,80 +1,79 @@
-"""The arrays of a data set on disk: four plain .npy files, written whole or not at all, checked when read."""
+"""Arrays of downloaded datasets: four .npy files, written atomically and validated on reading."""
 
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.data.catalogue import PARTS, Entry, fetch_command
+from benchmarks.data.registry import ARRAY_NAMES, Arrays, DatasetInfo, fetch_command
 from methods.core.errors import UserError
 
-Arrays = Mapping[str, np.ndarray]
-"""One array per part: images uint8 (n, C, H, W), labels int64 (n,)."""
+ARRAY_FILES = tuple(f"{name}.npy" for name in ARRAY_NAMES)
 
 
-def read(entry: Entry, data_dir: Path) -> Arrays:
-    """The four arrays in memory. Shapes, types and label range are checked, hashes are not: that would take longer."""
-    command = fetch_command(entry.name, data_dir)
-    if entry.missing(data_dir):
-        raise UserError(f"{entry.name} is not in {data_dir}: run `{command}`")
+def read(info: DatasetInfo, data_dir: Path, params: object = None) -> Arrays:
+    """Read the four arrays. Hashes are not compared, as that takes longer than reading."""
+    info.require_files(data_dir)
     arrays: dict[str, np.ndarray] = {}
-    for part in PARTS:
-        path = data_dir / entry.name / f"{part}.npy"
+    for name in ARRAY_NAMES:
+        path = data_dir / info.name / f"{name}.npy"
         try:
-            arrays[part] = np.load(path, allow_pickle=False)
+            arrays[name] = np.load(path, allow_pickle=False)
         except (ValueError, EOFError, OSError) as error:
+            reason = " ".join(str(error).split())
             raise UserError(
-                f"{path} is damaged ({' '.join(str(error).split())}): run `{command}`"
+                f"cannot read {path}: {reason}; run `{fetch_command(info.name, data_dir)}`"
             ) from error
-    complaint = find_fault(entry, arrays)
-    if complaint:
-        raise UserError(f"{data_dir / entry.name} is damaged ({complaint}): run `{command}`")
     return arrays
 
 
-def find_fault(entry: Entry, arrays: Arrays) -> str | None:
-    """What is wrong with the form of these arrays, or None."""
-    assert entry.num_train and entry.num_test and entry.num_classes and entry.shape
-    for split, count in (("train", entry.num_train), ("test", entry.num_test)):
+def shape_error(info: DatasetInfo, arrays: Arrays) -> str | None:
+    """First violation of the expected types, shapes and label range, or None."""
+    shape = info.shape or arrays["train_images"].shape[1:]
+    num_classes = info.num_classes
+    for split, num_samples in zip(("train", "test"), info.num_samples or (None, None), strict=True):
         images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
-        if images.dtype != np.uint8 or images.shape != (count, *entry.shape):
-            return f"{split}_images is {images.dtype} {images.shape}, expected uint8 {(count, *entry.shape)}"
+        count = num_samples or len(np.atleast_1d(labels)) or 1
         if labels.dtype != np.int64 or labels.shape != (count,):
-            return f"{split}_labels is {labels.dtype} {labels.shape}, expected int64 {(count,)}"
-        if labels.min() < 0 or labels.max() >= entry.num_classes:
-            return f"{split}_labels span {labels.min()}..{labels.max()}, expected 0..{entry.num_classes - 1}"
+            return f"{split}_labels is {labels.dtype} {labels.shape}, expected int64 ({count},)"
+        expected = (count, *shape)
+        if images.dtype != np.uint8 or images.shape != expected or not images.size:
+            return f"{split}_images is {images.dtype} {images.shape}, expected uint8 {expected}"
+        num_classes = num_classes or int(labels.max()) + 1
+        if labels.min() < 0 or labels.max() >= num_classes:
+            span = f"{labels.min()}..{labels.max()}"
+            return f"{split}_labels has values {span}, expected 0..{num_classes - 1}"
     return None
 
 
-def find_mismatch(entry: Entry, arrays: Arrays) -> str | None:
-    """Which array differs from the pinned hash, or None; a data set without pinned hashes has no mismatch."""
-    for part, expected in entry.sha256.items():
-        found = sha256(arrays[part])
+def hash_mismatch(info: DatasetInfo, arrays: Arrays) -> str | None:
+    """First array that differs from its pinned hash, or None."""
+    for name, expected in info.sha256.items():
+        found = sha256(arrays[name])
         if found != expected:
-            return f"sha256 of {part} is {found[:12]}..., expected {expected[:12]}..."
+            return f"sha256 of {name} is {found[:12]}..., expected {expected[:12]}..."
     return None
 
 
 def sha256(array: np.ndarray) -> str:
-    """Hash of the content as uint8, images in the order (n, H, W, C) in which the data sets are published."""
+    """Hash of the content as uint8 in C order, images as (n, H, W, C), the published layout."""
     published = array.transpose(0, 2, 3, 1) if array.ndim == 4 else array
     return hashlib.sha256(np.ascontiguousarray(published, dtype=np.uint8).data).hexdigest()
 
 
-def write(entry: Entry, data_dir: Path, arrays: Arrays) -> Path:
-    """Write beside the final folder, then rename, so that a killed fetch leaves nothing that looks complete."""
+def write(info: DatasetInfo, data_dir: Path, arrays: Arrays) -> Path:
+    """Write the arrays to a temporary directory, then rename it. Returns the final directory."""
     data_dir.mkdir(parents=True, exist_ok=True)
-    final = data_dir / entry.name
-    with tempfile.TemporaryDirectory(prefix=f".{entry.name}-", dir=data_dir) as temporary:
-        fresh = Path(temporary) / "fresh"
-        fresh.mkdir()
-        for part in PARTS:
-            np.save(fresh / f"{part}.npy", np.ascontiguousarray(arrays[part]))
+    final = data_dir / info.name
+    with tempfile.TemporaryDirectory(prefix=f".{info.name}-", dir=data_dir) as temporary:
+        new = Path(temporary) / "new"
+        new.mkdir()
+        for name in ARRAY_NAMES:
+            np.save(new / f"{name}.npy", np.ascontiguousarray(arrays[name]))
         if final.exists():
             shutil.move(final, Path(temporary) / "old")
-        os.rename(fresh, final)
+        os.rename(new, final)
     return final

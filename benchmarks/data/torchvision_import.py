@@ -1,10 +1,10 @@
-"""The one place that imports torchvision, so that it also works beside a CPU build of torch.
+"""Import of torchvision that also works with a CPU build of torch.
 
-The native library of the torchvision wheel does not load there, and the import stops because `torchvision::nms` is
-unknown. Defining the schemas of the two missing operators is enough for models, data sets and transforms; the detection
-operators stay unavailable.
+The compiled library of the torchvision wheel does not load there, and the import fails because the
+operator `torchvision::nms` is unknown. Models, datasets and transforms work if the schemas of the
+two missing operators are defined. The detection operators remain unavailable.
 
-Use `from benchmarks.torchvision_import import torchvision`.
+Usage: `from benchmarks.data.torchvision_import import torchvision`.
 """
 
 import torch

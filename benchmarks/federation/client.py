@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.data import Images, Views
+from benchmarks.data.images import Images
+from benchmarks.data.transforms import ImageTransforms
 from methods.core.contract import Batch, Reply
 from methods.core.flat_model import FlatModel
 
@@ -19,7 +20,7 @@ class ImageSplit(NamedTuple):
     """The images of one split and how a network sees them. No label: what a worker holds of a data set cannot tell the truth."""
 
     images: Images
-    views: Views
+    views: ImageTransforms
 
     def view(self, index: Tensor, view: str, generator: torch.Generator | None) -> Tensor:
         return self.views(self.images.fetch(index), view, generator)

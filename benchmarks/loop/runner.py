@@ -107,7 +107,7 @@ class Run:
         """Use `scenario` if given, otherwise build it from the configuration."""
         self.config, self.tracker = config, tracker
         self.dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
-        models.check(config.model.name, self.dataset.shape, config.model.params)
+        models.validate_model(config.model.name, self.dataset.shape, config.model.params)
         self.scenario = scenario or build_scenario(config, self.dataset)
         self.method, self.spec = build_method(config, self.dataset)
 

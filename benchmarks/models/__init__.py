@@ -1,67 +1,47 @@
-"""Networks by name, each with features() and head().
+"""Image classifiers by name.
 
-Weights are drawn from torch's generator alone: whoever calls `build` seeds it.
+Initial weights are sampled from torch's global generator. The caller of `build` seeds it.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.models.base import ImageClassifier, ModelInfo, Shape
-from benchmarks.models.cnn9 import CNN9_INFO
-from benchmarks.models.digits_cnn import DIGITS_CNN
-from benchmarks.models.lenet import LENET5
-from benchmarks.models.mlp import MLP_INFO
-from benchmarks.models.resnet import RESNET18, RESNET34, RESNET50
-from benchmarks.models.vgg import VGG11_INFO
-from methods.core.errors import UserError
+from benchmarks.models.base import MODELS, ImageClassifier, ModelInfo, Shape
+from methods.core.errors import invalid
+from methods.core.params import build_params, field_names
 
-__all__ = ["MODELS", "build", "check", "names"]
-
-MODELS: dict[str, ModelInfo] = {
-    info.name: info
-    for info in (CNN9_INFO, DIGITS_CNN, LENET5, MLP_INFO, RESNET18, RESNET34, RESNET50, VGG11_INFO)
-}
+__all__ = ["MODELS", "build", "validate_model"]
 
 
-def names() -> tuple[str, ...]:
-    return tuple(MODELS)
-
-
-def check(name: str, shape: Shape, params: Mapping[str, Any]) -> None:
-    """Refuse, in one line and before anything is built, a model that cannot read such images or such parameters."""
-    if name not in MODELS:
-        raise UserError(f"model: {name!r} is unknown; legal: {', '.join(names())}")
-    info = MODELS[name]
-    for key, value in params.items():
-        if key not in info.params:
-            legal = ", ".join(info.params) or "none"
-            raise UserError(f"model {name}: parameter {key!r} is unknown; legal: {legal}")
-        if not info.params[key].accepts(value):
-            raise UserError(
-                f"model {name}: {key}={value!r} is illegal; legal: {info.params[key].legal}"
-            )
-    if not fits(info, shape):
-        others = ", ".join(other for other in names() if fits(MODELS[other], shape))
-        size = "x".join(map(str, shape))
-        raise UserError(
-            f"model {name}: {size} images are too small; legal: {info.smallest}x{info.smallest} and larger,"
-            f" or for this size one of {others}"
+def validate_model(name: str, shape: Shape, params: Any = None) -> None:
+    """Raise UserError if the model does not support images of this shape or cannot be built."""
+    info = MODELS.get(name)
+    if not supports_shape(info, shape):
+        supported = ", ".join(model.name for model in MODELS.all() if supports_shape(model, shape))
+        raise invalid(
+            "model",
+            name,
+            f"a model for {'x'.join(map(str, shape))} images ({supported}); "
+            f"{name} requires at least {info.min_image_size}x{info.min_image_size}",
         )
-    info.check_further(shape, with_defaults(info, params))
+    info.extra_check(shape, _or_defaults(info, params))
 
 
-def build(
-    name: str, num_classes: int, shape: Shape, params: Mapping[str, Any] = {}
-) -> ImageClassifier:
-    """A freshly initialised network, on the CPU and in training mode."""
-    check(name, shape, params)
-    info = MODELS[name]
-    return info.network(num_classes=num_classes, shape=shape, **with_defaults(info, params))
+def build(name: str, num_classes: int, shape: Shape, params: Any = None) -> ImageClassifier:
+    """Create a model on the CPU, in training mode.
+
+    `params` is an instance of the model's parameter class. None: its defaults.
+    """
+    validate_model(name, shape, params)
+    info = MODELS.get(name)
+    params = _or_defaults(info, params)
+    values = {key: getattr(params, key) for key in field_names(info.params)}
+    return info.builder(num_classes=num_classes, shape=shape, **values)
 
 
-def fits(info: ModelInfo, shape: Shape) -> bool:
-    return min(shape[1:]) >= info.smallest
+def supports_shape(info: ModelInfo, shape: Shape) -> bool:
+    """True if the images are large enough for the model."""
+    return min(shape[1:]) >= info.min_image_size
 
 
-def with_defaults(info: ModelInfo, params: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: parameter.default for key, parameter in info.params.items()} | dict(params)
+def _or_defaults(info: ModelInfo, params: Any) -> Any:
+    return build_params(info.params, {}, "model") if params is None else params

@@ -1,18 +1,25 @@
-"""What every network offers, and the record by which it is known."""
+"""Base class of the models and the model registry.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+A model of another package:
+
+    MODELS.add(ModelInfo("my_model", MyModel, "small CNN", min_image_size=8, params=MyParams))
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from methods.core.params import NoParams
+from methods.core.plugins import Registry
+
 Shape = tuple[int, int, int]  # channels, height, width
 
 
 class ImageClassifier(nn.Module):
-    """A classifier cut in two: `features` gives one vector per image, `head` turns vectors into logits."""
+    """Classifier in two parts: `features` returns one vector per image, `head` returns logits."""
 
     feature_dim: int
     head: nn.Linear
@@ -21,80 +28,37 @@ class ImageClassifier(nn.Module):
         raise NotImplementedError
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.features(images))
+        logits: Tensor = self.head(self.features(images))
+        return logits
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch norm that trains on a last batch of one: a single value per channel has no variance, so the running statistics stand in."""
+    """Batch normalization that supports training batches with one value per channel.
+
+    A single value has no variance, so the running statistics are used for such a batch.
+    """
 
     def forward(self, images: Tensor) -> Tensor:
         if self.training and images.numel() == images.shape[1]:
-            return F.batch_norm(
-                images,
-                self.running_mean,
-                self.running_var,
-                self.weight,
-                self.bias,
-                False,
-                0.0,
-                self.eps,
-            )
+            mean, variance = self.running_mean, self.running_var
+            return F.batch_norm(images, mean, variance, self.weight, self.bias, eps=self.eps)
         return super().forward(images)
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """One setting of a model: its default, its legal values in words, and the test of a value."""
-
-    default: Any
-    legal: str
-    accepts: Callable[[Any], bool]
-
-
-def flag(default: bool) -> Parameter:
-    return Parameter(default, "true, false", lambda value: isinstance(value, bool))
-
-
-def choice(default: str, *others: str) -> Parameter:
-    values = (default, *others)
-    return Parameter(
-        default, ", ".join(values), lambda value: isinstance(value, str) and value in values
-    )
-
-
-def widths(*default: int) -> Parameter:
-    def accepts(value: Any) -> bool:
-        return (
-            isinstance(value, Sequence)
-            and not isinstance(value, str)
-            and all(
-                isinstance(width, int) and not isinstance(width, bool) and width > 0
-                for width in value
-            )
-        )
-
-    return Parameter(default, "a list of positive integers", accepts)
-
-
-def optional_path() -> Parameter:
-    return Parameter(
-        None,
-        "null or the path of a file",
-        lambda value: value is None or isinstance(value, (str, Path)),
-    )
-
-
-def nothing_more(shape: Shape, params: Mapping[str, Any]) -> None:
-    """Most models have no condition beyond image size and parameter values."""
+def no_extra_check(shape: Shape, params: Any) -> None:
+    """Default of `ModelInfo.extra_check`: no condition beyond the image size."""
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model's entry in the registry. `network(num_classes, shape, **params)` builds it."""
+    """Registry entry of a model. `builder(num_classes, shape, **params)` creates it."""
 
     name: str
-    network: Callable[..., ImageClassifier]
-    smallest: int  # legal images have at least this height and width
+    builder: Callable[..., ImageClassifier]
     summary: str
-    params: Mapping[str, Parameter] = field(default_factory=dict)
-    check_further: Callable[[Shape, Mapping[str, Any]], None] = nothing_more
+    min_image_size: int  # smallest height and width
+    params: type = NoParams
+    extra_check: Callable[[Shape, Any], None] = no_extra_check
+
+
+MODELS: Registry[ModelInfo] = Registry("model", group="fln.models", package="benchmarks.models")

@@ -3,9 +3,10 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.models.base import BatchNorm, ImageClassifier, ModelInfo, Shape, flag
+from benchmarks.models.base import MODELS, BatchNorm, ImageClassifier, ModelInfo, Shape
+from methods.core.params import parameters
 
-# (output channels, padding) of the three convolutions of each block
+# (output channels, padding) of the three convolutions of each block.
 BLOCKS = (
     ((128, 1), (128, 1), (128, 1)),
     ((256, 1), (256, 1), (256, 1)),
@@ -13,14 +14,20 @@ BLOCKS = (
 )
 
 
+@parameters
+class CNN9Params:
+    dropout_in_eval: bool = False  # True: as in the official code of LSG, FedLSR and RoFL
+
+
 class CNN9(ImageClassifier):
-    """Nine 3x3 convolutions with batch normalisation and LeakyReLU(0.01) in three blocks.
+    """Nine 3x3 convolutions with batch normalization and LeakyReLU(0.01) in three blocks.
 
-    Blocks 1 and 2 end with 2x2 max-pooling and channel dropout of 0.25; block 3 has no padding and ends with the mean
-    over what is left of the map, which is the feature.
+    Blocks 1 and 2 end with 2x2 max-pooling and channel dropout of 0.25. Block 3 has no padding. The
+    feature vector is the spatial mean of its output.
 
-    Deviations: released implementations call dropout without the training flag, so that it stays on in evaluation.
-    Here it is off in evaluation, as the papers say; `dropout_in_eval=True` is the released behaviour.
+    Deviations
+    1. The official implementations call dropout without the training flag, so it stays active in
+       evaluation. Here it is inactive, as the papers state, unless `dropout_in_eval` is set.
     """
 
     feature_dim = 128
@@ -43,17 +50,12 @@ class CNN9(ImageClassifier):
         self.head = nn.Linear(self.feature_dim, num_classes)
 
     def features(self, images: Tensor) -> Tensor:
-        dropout_on = self.training or self.dropout_in_eval
+        use_dropout = self.training or self.dropout_in_eval
         hidden = images
         for block in self.blocks[:-1]:
-            hidden = F.dropout2d(F.max_pool2d(block(hidden), 2), 0.25, training=dropout_on)
-        return self.blocks[-1](hidden).mean((2, 3))
+            hidden = F.dropout2d(F.max_pool2d(block(hidden), 2), 0.25, training=use_dropout)
+        features: Tensor = self.blocks[-1](hidden).mean((2, 3))
+        return features
 
 
-CNN9_INFO = ModelInfo(
-    "cnn9",
-    CNN9,
-    smallest=28,
-    summary="9-layer CNN (Co-teaching, LSG)",
-    params={"dropout_in_eval": flag(False)},
-)
+MODELS.add(ModelInfo("cnn9", CNN9, "9-layer CNN of Co-teaching and LSG", 28, CNN9Params))

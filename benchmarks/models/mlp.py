@@ -1,4 +1,4 @@
-"""A multilayer perceptron on flattened images."""
+"""Multilayer perceptron on flattened images."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,11 +7,17 @@ from math import prod
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.models.base import ImageClassifier, ModelInfo, Shape, widths
+from benchmarks.models.base import MODELS, ImageClassifier, ModelInfo, Shape
+from methods.core.params import PositiveInt, Tuple, parameters
+
+
+@parameters
+class MLPParams:
+    hidden: Tuple[PositiveInt] = (512, 512)  # widths of the hidden layers; []: linear classifier
 
 
 class MLP(ImageClassifier):
-    """Fully connected layers of the given widths with ReLU; without any width it is a linear classifier."""
+    """Fully connected layers of the given widths with ReLU."""
 
     def __init__(self, num_classes: int, shape: Shape, hidden: Sequence[int]) -> None:
         super().__init__()
@@ -29,10 +35,4 @@ class MLP(ImageClassifier):
         return vectors
 
 
-MLP_INFO = ModelInfo(
-    "mlp",
-    MLP,
-    smallest=1,
-    summary="perceptron with ReLU on flattened images",
-    params={"hidden": widths(512, 512)},
-)
+MODELS.add(ModelInfo("mlp", MLP, "multilayer perceptron with ReLU", 1, MLPParams))

@@ -1,42 +1,52 @@
 """Residual networks: He et al., "Deep residual learning for image recognition", CVPR 2016."""
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Literal, Self
 
 import torch
 import torch.nn.functional as F
+from pydantic import model_validator
 from torch import Tensor, nn
 
-from benchmarks.models.base import (
-    BatchNorm,
-    ImageClassifier,
-    ModelInfo,
-    Shape,
-    choice,
-    flag,
-    optional_path,
-)
-from methods.core.errors import UserError
+from benchmarks.models.base import MODELS, BatchNorm, ImageClassifier, ModelInfo, Shape
+from methods.core.errors import UserError, invalid
+from methods.core.params import parameters
 
-# torchvision's file of the IMAGENET1K_V1 weights, the ones FedCorr starts from
-PRETRAINED_FILE = "resnet50-0676ba61.pth"
+PRETRAINED_FILE = "resnet50-0676ba61.pth"  # torchvision's IMAGENET1K_V1 weights, used by FedCorr
+
+
+@parameters
+class ResNetParams:
+    stem: Literal["cifar", "imagenet"] = "cifar"
+
+
+@parameters
+class ResNet50Params:
+    pretrained: bool = False
+    weights_path: str | None = None  # None: torchvision's download directory
+
+    @model_validator(mode="after")
+    def _require_pretrained(self) -> Self:
+        if self.weights_path and not self.pretrained:
+            raise invalid("model.weights_path", self.weights_path, "null, or model.pretrained=true")
+        return self
 
 
 def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    """Convolution without bias that keeps the image size, divided by the stride."""
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """The identity where the block keeps the shape, else a 1x1 projection."""
+    """The identity if the block keeps the shape, otherwise a 1x1 projection."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
     return nn.Sequential(convolution(inputs, outputs, 1, stride), BatchNorm(outputs))
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions and the shortcut."""
+    """Two 3x3 convolutions and a shortcut."""
 
     expansion = 1
 
@@ -54,7 +64,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions and the shortcut; the stride sits on the 3x3, as in torchvision."""
+    """1x1, 3x3 and 1x1 convolutions and a shortcut. The 3x3 convolution has the stride."""
 
     expansion = 4
 
@@ -76,11 +86,11 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(ImageClassifier):
-    """Four stages of residual blocks of width 64, 128, 256 and 512, then the mean over the map.
+    """Four stages of residual blocks of width 64, 128, 256 and 512, then the spatial mean.
 
-    stem=cifar: a 3x3 convolution of stride 1 and no pooling, torch's default initialisation (FedCorr, CIFAR).
-    stem=imagenet: torchvision's 7x7 convolution of stride 2, max-pooling, Kaiming initialisation (LSG, ImageNet-100).
-    Parameters carry torchvision's names, so that its weight files fit.
+    stem=cifar: 3x3 convolution of stride 1, torch's default initialization (FedCorr, CIFAR).
+    stem=imagenet: 7x7 convolution of stride 2, max-pooling, Kaiming initialization, as torchvision
+    (LSG, ImageNet-100). Parameter names are those of torchvision's weight files.
     """
 
     def __init__(
@@ -117,80 +127,62 @@ class ResNet(ImageClassifier):
         maps = F.relu(self.bn1(self.conv1(images)))
         if self.imagenet_stem:
             maps = F.max_pool2d(maps, 3, stride=2, padding=1)
-        return self.layer4(self.layer3(self.layer2(self.layer1(maps)))).mean((2, 3))
+        features: Tensor = self.layer4(self.layer3(self.layer2(self.layer1(maps)))).mean((2, 3))
+        return features
 
 
-def resnet50(
-    num_classes: int, shape: Shape, pretrained: bool, weights_path: str | Path | None
-) -> ResNet:
-    network = ResNet(Bottleneck, (3, 4, 6, 3), num_classes, shape, stem="imagenet")
+def resnet50(num_classes: int, shape: Shape, pretrained: bool, weights_path: str | None) -> ResNet:
+    """ResNet-50 in torchvision's layout, optionally with pretrained weights."""
+    model = ResNet(Bottleneck, (3, 4, 6, 3), num_classes, shape, stem="imagenet")
     if pretrained:
-        load_all_but_head(network, pretrained_path(weights_path))
-    return network
+        load_backbone(model, pretrained_path(weights_path))
+    return model
 
 
-def pretrained_path(weights_path: str | Path | None) -> Path:
-    """The file asked for, or the place where torchvision keeps its downloads."""
-    return (
-        Path(weights_path)
-        if weights_path
-        else Path(torch.hub.get_dir()) / "checkpoints" / PRETRAINED_FILE
-    )
+def pretrained_path(weights_path: str | None) -> Path:
+    """The given file, or the file in torchvision's download directory."""
+    if weights_path:
+        return Path(weights_path)
+    return Path(torch.hub.get_dir()) / "checkpoints" / PRETRAINED_FILE
 
 
-def load_all_but_head(network: ResNet, path: Path) -> None:
-    """Read a torchvision state dictionary; its `fc` belongs to ImageNet's classes, so the head stays fresh."""
+def load_backbone(model: ResNet, path: Path) -> None:
+    """Load a torchvision state dictionary except its head, which is for the classes of ImageNet."""
     try:
         stored = torch.load(path, map_location="cpu", weights_only=True)
-        body = {name: tensor for name, tensor in stored.items() if not name.startswith("fc.")}
-        fresh_head = {f"head.{name}": tensor for name, tensor in network.head.state_dict().items()}
-        network.load_state_dict(body | fresh_head)
+        backbone = {name: tensor for name, tensor in stored.items() if not name.startswith("fc.")}
+        head = {f"head.{name}": tensor for name, tensor in model.head.state_dict().items()}
+        model.load_state_dict(backbone | head)
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]  # torch lists every key on a line of its own
+        reason = " ".join(str(error).split())[:200]  # torch lists every key on its own line
         raise UserError(
-            f"model resnet50: {path} does not hold torchvision's ResNet-50 weights ({reason})"
+            f"cannot read {path}: not torchvision's ResNet-50 weights ({reason})"
         ) from error
 
 
-def check_pretrained(shape: Shape, params: Mapping[str, Any]) -> None:
-    if not params["pretrained"]:
-        if params["weights_path"]:
-            raise UserError(
-                f"model resnet50: weights_path={params['weights_path']} is not read with pretrained=false;"
-                " set pretrained=true"
-            )
+def check_pretrained(shape: Shape, params: ResNet50Params) -> None:
+    """Raise UserError if pretrained weights do not match the images or do not exist."""
+    if not params.pretrained:
         return
     if shape[0] != 3:
-        raise UserError(
-            f"model resnet50: pretrained=true needs 3 channels, the images have {shape[0]}; legal: pretrained=false"
-        )
-    path = pretrained_path(params["weights_path"])
+        raise invalid("model.pretrained", True, f"false for images with {shape[0]} channels")
+    path = pretrained_path(params.weights_path)
     if not path.is_file():
         raise UserError(
-            f"model resnet50: pretrained=true, but {path} is not a file; put the weights there or set weights_path"
+            f"cannot read pretrained weights: {path} does not exist; set model.weights_path=FILE"
         )
 
 
-STEM = {"stem": choice("cifar", "imagenet")}
-RESNET18 = ModelInfo(
-    "resnet18",
-    partial(ResNet, BasicBlock, (2, 2, 2, 2)),
-    smallest=8,
-    params=STEM,
-    summary="ResNet-18 (FedCorr, CIFAR-10)",
-)
-RESNET34 = ModelInfo(
-    "resnet34",
-    partial(ResNet, BasicBlock, (3, 4, 6, 3)),
-    smallest=8,
-    params=STEM,
-    summary="ResNet-34 (FedCorr, CIFAR-100)",
-)
-RESNET50 = ModelInfo(
-    "resnet50",
-    resnet50,
-    smallest=32,
-    params={"pretrained": flag(False), "weights_path": optional_path()},
-    summary="ResNet-50, torchvision layout (FedCorr, Clothing1M)",
-    check_further=check_pretrained,
+_RESNETS = (("resnet18", (2, 2, 2, 2), "ResNet-18"), ("resnet34", (3, 4, 6, 3), "ResNet-34"))
+for _name, _depths, _summary in _RESNETS:
+    MODELS.add(ModelInfo(_name, partial(ResNet, BasicBlock, _depths), _summary, 8, ResNetParams))
+MODELS.add(
+    ModelInfo(
+        "resnet50",
+        resnet50,
+        "ResNet-50 in torchvision's layout",
+        min_image_size=32,
+        params=ResNet50Params,
+        extra_check=check_pretrained,
+    )
 )

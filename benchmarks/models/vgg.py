@@ -1,18 +1,24 @@
-"""VGG-11 without batch normalisation: Simonyan and Zisserman, "Very deep convolutional networks", ICLR 2015."""
+"""VGG-11 without batch normalization.
+
+Paper: Simonyan and Zisserman, "Very deep convolutional networks", ICLR 2015.
+"""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.models.base import ImageClassifier, ModelInfo, Shape
+from benchmarks.models.base import MODELS, ImageClassifier, ModelInfo, Shape
 
-# the paper's column A: channels of the 3x3 convolutions before each max-pooling
+# Configuration A of the paper: channels of the 3x3 convolutions before each max-pooling.
 STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))
 
 
 class VGG11(ImageClassifier):
-    """torchvision's layout and initialisation: five convolution stages, average pooling to 7x7, two layers of 4096.
+    """Five convolution stages, average pooling to 7x7, two layers of width 4096.
 
-    Deviations: FedCorr's released code keeps a 1000-way output; here the head has one output per class.
+    Layout and initialization are those of torchvision.
+
+    Deviations
+    1. FedCorr's official code has 1000 outputs. Here the head has one output per class.
     """
 
     feature_dim = 4096
@@ -44,6 +50,4 @@ class VGG11(ImageClassifier):
         return F.dropout(F.relu(self.fc2(hidden)), 0.5, self.training)
 
 
-VGG11_INFO = ModelInfo(
-    "vgg11", VGG11, smallest=32, summary="VGG-11 without batch normalisation (FedCorr, Table 10)"
-)
+MODELS.add(ModelInfo("vgg11", VGG11, "VGG-11 without batch normalization", min_image_size=32))

@@ -79,7 +79,7 @@ def validate_runs(cells: Sequence[Cell]) -> None:
                     config.dataset.name, config.data_dir, config.dataset.params
                 )
             if world not in seen:
-                models.check(config.model.name, datasets[key].shape, config.model.params)
+                models.validate_model(config.model.name, datasets[key].shape, config.model.params)
                 build_scenario(config, datasets[key])
                 seen.add(world)
             build_method(config, datasets[key])

