@@ -31,7 +31,7 @@ def table() -> Table:
             info.summary.rstrip("."),
             info.paper,
             str(info.num_models),
-            info.cls.client_state,
+            info.cls.client_state_doc,
             oracle or "never",
         )
     return columns

@@ -1,1 +1,1 @@
-"""What is compared: one file per method behind one contract (`base.py`), found by the registry."""
+"""Methods: one file per method, behind the contract of `methods.core`."""

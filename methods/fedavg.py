@@ -1,4 +1,4 @@
-"""FedAvg (McMahan et al., AISTATS 2017), and with it the default of every hook."""
+"""FedAvg (McMahan et al., AISTATS 2017) and with it the default of every hook."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,15 +10,17 @@ from torch import Tensor
 from methods.core import training
 from methods.core.contract import (
     Batch,
-    Client,
     ClientPool,
     Diagnosis,
+    LocalTask,
     Method,
     Payload,
     Reply,
     RoundContext,
+    ServerState,
     TaskSpec,
 )
+from methods.core.errors import invalid
 from methods.core.flat_model import FlatModel
 from methods.core.registry import register
 from methods.toolkit.aggregation import weighted_mean
@@ -29,95 +31,116 @@ from methods.toolkit.losses import cross_entropy
 class FedAvg(Method):
     """Sample-weighted averaging of locally trained models.
 
-    Deviations: none. Batch-norm statistics are averaged with the weights, as the released code of FedCorr does.
+    Deviations:
+
+    1. Batch-norm statistics are averaged with the weights, as in the official code of FedCorr.
     """
 
     name = "fedavg"
 
-    # --- server -------------------------------------------------------------------------------------------------------------------------
+    # Server side
 
-    def check(self, spec: TaskSpec) -> None:
-        """Refuse, with a ValueError of one line, a world this method cannot work in."""
+    def validate(self, spec: TaskSpec) -> None:
         if spec.participations < spec.clients_per_round:
-            raise ValueError(
-                f"budget.participations={spec.participations} is less than one round; legal: at least federation.clients_per_round={spec.clients_per_round}"
-            )
+            least = f"at least one round (federation.clients_per_round={spec.clients_per_round})"
+            raise invalid("budget.participations", spec.participations, least)
 
-    def oracle(self) -> str:
-        """Why a hyper-parameter depends on the true noise; empty when none does."""
+    def oracle_reason(self) -> str:
         return ""
 
-    def setup(self, spec: TaskSpec, fleet: ClientPool, ctx: RoundContext) -> None:
-        """Called once, also before a resume: sets what follows from the configuration, and the first state."""
+    def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
         self.spec = spec
         self.rounds = spec.participations // spec.clients_per_round
         self.planned_participations = self.rounds * spec.clients_per_round
-        self.models: dict[str, Tensor] = {
-            name: fleet.initial_weights(index) for index, name in enumerate(self.model_names)
-        }
-        self.shared: dict[str, Any] = {}
-        self._private: dict[str, Any] = {}
+        self.state = self.initial_state(pool, ctx)
+
+    def initial_state(self, pool: ClientPool, ctx: RoundContext) -> ServerState:
+        return ServerState(
+            {name: pool.initial_weights(i) for i, name in enumerate(self.model_names)}
+        )
 
     def stage(self, round: int) -> str | None:
         return "train" if round < self.rounds else None
 
-    def select(self, fleet: ClientPool, ctx: RoundContext) -> Sequence[int]:
+    def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
         cohort = ctx.rng("select").choice(
-            fleet.num_clients, size=self.spec.clients_per_round, replace=False
+            pool.num_clients, size=self.spec.clients_per_round, replace=False
         )
         return [int(k) for k in np.sort(cohort)]
 
-    def before_round(self, fleet: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
-        """Before the cohort trains; may ask clients."""
+    def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
+        pass
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
-        return Payload(self.models, self.shared)
+        return Payload(self.state.models, self.state.shared)
 
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
-        weights = self.weights(replies)
+        weights = self.aggregation_weights(replies)
         for name in self.model_names:
-            self.models[name] = self.combine(
-                torch.stack([reply.models[name] for reply in replies]), weights
-            )
+            matrix = torch.stack([reply.models[name] for reply in replies])
+            self.state.models[name] = self.aggregate_models(matrix, weights)
 
-    def weights(self, replies: Sequence[Reply]) -> np.ndarray:
+    def aggregation_weights(self, replies: Sequence[Reply]) -> np.ndarray:
         sizes = np.array([reply.num_samples for reply in replies], dtype=np.float64)
         return sizes / sizes.sum()
 
-    def combine(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
+    def aggregate_models(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
         return weighted_mean(matrix, weights)
 
-    def after_round(self, fleet: ClientPool, ctx: RoundContext) -> None:
-        """After aggregation; may ask clients."""
+    def after_round(self, pool: ClientPool, ctx: RoundContext) -> None:
+        pass
 
-    def serving(self) -> Mapping[str, Tensor]:
-        """The models that are tested."""
-        return self.models
+    def eval_models(self) -> Mapping[str, Tensor]:
+        return self.state.models
 
-    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
-        """What the method believes about the noise. Reads the fleet, changes nothing."""
+    def diagnose(self, pool: ClientPool) -> Diagnosis:
         return Diagnosis()
 
-    # --- client -------------------------------------------------------------------------------------------------------------------------
+    # Client side
 
-    def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        nets = {name: client.network(vector) for name, vector in payload.models.items()}
-        for net in nets.values():
-            training.train(
-                client,
-                [net],
-                lambda batch: self.batch_loss(net, batch, ctx),
-                ctx,
-                penalty=lambda batch: self.penalty(net, batch, ctx),
-            )
-        return client.reply({name: net.vector for name, net in nets.items()})
+    def local_update(self, task: LocalTask) -> Reply:
+        models = task.load_models()
+        self.start_local_update(models, task)
 
-    def batch_loss(self, net: FlatModel, batch: Batch, ctx: RoundContext) -> Tensor:
-        return cross_entropy(net(batch.x), batch.y)
+        def penalty(batch: Batch) -> None:
+            for model in models.values():
+                self.add_penalty_grad(model, batch, task)
 
-    def penalty(self, net: FlatModel, batch: Batch, ctx: RoundContext) -> None:
-        """Adds the gradient of weight-space terms to `net.grad`."""
+        training.train(
+            task,
+            list(models.values()),
+            lambda batch: self.joint_loss(models, batch, task),
+            penalty=penalty,
+            after_epoch=lambda epoch: self.after_epoch(epoch, task),
+            **self.train_options(task),
+        )
+        values = self.finish_local_update(models, task)
+        return task.client.reply({name: model.vector for name, model in models.items()}, **values)
 
-    def predict(self, nets: Mapping[str, FlatModel], x: Tensor) -> Tensor:
-        """Probabilities: the mean over the networks."""
-        return torch.stack([net(x).softmax(1) for net in nets.values()]).mean(0)
+    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+        pass
+
+    def train_options(self, task: LocalTask) -> Mapping[str, Any]:
+        return {}
+
+    def joint_loss(self, models: Mapping[str, FlatModel], batch: Batch, task: LocalTask) -> Tensor:
+        losses = [self.batch_loss(model, batch, task) for model in models.values()]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+
+    def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
+        return cross_entropy(model(batch.x), batch.y)
+
+    def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
+        pass
+
+    def after_epoch(self, epoch: int, task: LocalTask) -> None:
+        pass
+
+    def finish_local_update(
+        self, models: Mapping[str, FlatModel], task: LocalTask
+    ) -> Mapping[str, Any]:
+        return {}
+
+    def predict(self, models: Mapping[str, FlatModel], x: Tensor) -> Tensor:
+        """The mean of the models' probabilities."""
+        return torch.stack([model(x).softmax(1) for model in models.values()]).mean(0)

@@ -77,18 +77,9 @@ def plain(value: Any) -> Any:
 
 
 def learnt(run: Run) -> Any:
-    """All that a run has learnt: the server's state and the clients'."""
+    """Everything that a run has learned: the state of the server and of the clients."""
     method, fleet = run.method, run.fleet
-    return plain(
-        [
-            method.models,
-            method.serving(),
-            method.shared,
-            method._private,
-            fleet.changed_labels,
-            fleet.states,
-        ]
-    )
+    return plain([method.state, method.eval_models(), fleet.changed_labels, fleet.states])
 
 
 def timeless(curve: list[dict[str, Any]]) -> list[dict[str, Any]]:

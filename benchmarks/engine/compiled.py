@@ -67,13 +67,13 @@ class CompiledEngine:
     def __call__(self, net: FlatModel, part: str, x: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
             with kernels.CustomKernelMode():
-                return net.plain(part, x)
-        if not net.learns or x.dim() != 4 or len(x) % self._batch_size or x.requires_grad:
-            return net.plain(part, x)
+                return net.module_forward(part, x)
+        if not net.is_training_pass or x.dim() != 4 or len(x) % self._batch_size or x.requires_grad:
+            return net.module_forward(part, x)
         key = (part, x.shape)
         if key not in self._compiled:
             self._compiled[key] = compile_passes(FunctionalModule(self._build_module(), part))
-        output, buffers = self._compiled[key](net.leaf, net.buffers, x)
+        output, buffers = self._compiled[key](net.weights_leaf, net.buffers, x)
         net.buffers.copy_(buffers)
         return output
 

@@ -33,7 +33,7 @@ class LocalClient:
         self,
         client_id: int,
         index: Tensor,
-        given: Tensor,
+        given_labels: Tensor,
         labels: Tensor,
         state: dict[str, Any],
         pictures: ImageSplit,
@@ -43,14 +43,14 @@ class LocalClient:
         self.id = client_id
         self.num_samples = len(index)
         self.num_classes = num_classes
-        self.given = given
+        self.given_labels = given_labels
         self.labels = labels
         self.state = state
         self.samples_trained = 0
         self.samples_scored = 0
         self._index, self._pictures, self._lend = index, pictures, lend
 
-    def network(self, vector: Tensor) -> FlatModel:
+    def load_model(self, vector: Tensor) -> FlatModel:
         return self._lend().load(vector)
 
     def images(

@@ -11,7 +11,14 @@ from torch import Tensor
 from benchmarks.executors.base import Executor
 from benchmarks.federation.cost import CostMeter, size_in_bytes
 from benchmarks.federation.worker import ClientTask, ClientTaskResult
-from methods.core.contract import DivergenceError, Payload, Reply, RoundContext
+from methods.core.contract import (
+    DivergenceError,
+    Payload,
+    PayloadFunction,
+    Reply,
+    RoundContext,
+    TaskFunction,
+)
 
 
 @dataclass
@@ -29,29 +36,29 @@ class ClientPool:
 
     def __post_init__(self) -> None:
         self.num_clients = len(self.parts)
-        self.sizes = np.array([len(part) for part in self.parts], dtype=np.int64)
+        self.client_sizes = np.array([len(part) for part in self.parts], dtype=np.int64)
 
     def initial_weights(self, index: int = 0) -> Tensor:
         return self.make_initial_weights(index)
 
-    def given(self, client_id: int) -> Tensor:
+    def given_labels(self, client_id: int) -> Tensor:
         return self.noisy[torch.from_numpy(self.parts[client_id])]
 
     def labels(self, client_id: int) -> Tensor:
         return (
             self.changed_labels[client_id]
             if client_id in self.changed_labels
-            else self.given(client_id)
+            else self.given_labels(client_id)
         )
 
     def state(self, client_id: int) -> Mapping[str, Any]:
         return self.states.get(client_id, {})
 
-    def ask(
+    def run_task(
         self,
         ids: Sequence[int],
-        task: Callable[..., Reply],
-        payload: Callable[[int, RoundContext], Payload],
+        task: TaskFunction,
+        payload: PayloadFunction,
         ctx: RoundContext,
         participation: bool = False,
     ) -> list[Reply]:

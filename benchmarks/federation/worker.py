@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.federation.client import ImageSplit, LocalClient
-from methods.core.contract import Method, Payload, Reply, RoundContext
+from methods.core.contract import LocalTask, Method, Payload, Reply, RoundContext
 from methods.core.flat_model import Engine, FlatModel
 from methods.core.streams import derive_seed
 
@@ -96,7 +96,7 @@ class WorkerContext:
             self.num_classes,
             self.lend,
         )
-        reply = getattr(self.method, job.task)(client, job.payload, job.ctx)
+        reply = getattr(self.method, job.task)(LocalTask(client, job.payload, job.ctx))
         changed = None if client.labels is labels else client.labels
         finite = all(bool(torch.isfinite(vector).all()) for vector in reply.models.values())
         return ClientTaskResult(
@@ -113,11 +113,7 @@ class WorkerContext:
                 derive_seed("prediction", job.split, int(part[0]))
             )  # for models whose dropout stays on in evaluation
             parts.append(
-                self.method.predict(  # type: ignore[attr-defined]
-                    nets, pictures.view(part, "plain", None)
-                )
-                .clamp_min(1e-30)
-                .log()
+                self.method.predict(nets, pictures.view(part, "plain", None)).clamp_min(1e-30).log()
             )
         log_likelihood = torch.cat(parts)
         return PredictionResult(log_likelihood.argmax(1), log_likelihood)

@@ -13,7 +13,7 @@ from benchmarks.loop.evaluation import predict
 from benchmarks.scenario.scenario import Scenario
 from methods.core.contract import Diagnosis
 from methods.core.streams import numpy_generator
-from methods.fedavg import FedAvg
+from methods.core.contract import Method
 
 
 def score(diagnosis: Diagnosis, fleet: ClientPool, scenario: Scenario) -> dict[str, float]:
@@ -91,7 +91,7 @@ def label_audit(
     true negatives.
     """
     if all(
-        torch.equal(labels, earlier.get(k, fleet.given(k)))
+        torch.equal(labels, earlier.get(k, fleet.given_labels(k)))
         for k, labels in fleet.changed_labels.items()
     ):
         return {}
@@ -105,7 +105,7 @@ def label_audit(
     for k, mask in (masks or {}).items():
         found = np.asarray(mask, dtype=bool)
         wrong = (
-            as_hard(earlier.get(k, fleet.given(k)).numpy())
+            as_hard(earlier.get(k, fleet.given_labels(k)).numpy())
             != scenario.clean_labels[scenario.client_indices[k]]
         )
         rows.append(
@@ -145,7 +145,7 @@ def auroc(scores: np.ndarray, truth: np.ndarray) -> float:
 
 
 def memorisation(
-    executor: Executor, method: FedAvg, scenario: Scenario, seed: int, limit: int
+    executor: Executor, method: Method, scenario: Scenario, seed: int, limit: int
 ) -> dict[str, float]:
     """On a fixed choice of wrongly labelled training samples: how often the model says the wrong label, and how often the true one."""
     wrong = np.flatnonzero(scenario.noise.flipped & held(scenario))

@@ -9,7 +9,7 @@ from torch import Tensor
 from benchmarks.data import Dataset
 from benchmarks.executors.base import Executor
 from benchmarks.federation.worker import PredictionTask
-from methods.fedavg import FedAvg
+from methods.core.contract import Method
 
 BATCH = 500  # chunks are multiples of the workers' batch, so the number of workers does not change a number
 
@@ -21,10 +21,10 @@ class TestResult(NamedTuple):
 
 
 def predict(
-    executor: Executor, method: FedAvg, split: str, index: Tensor
+    executor: Executor, method: Method, split: str, index: Tensor
 ) -> tuple[np.ndarray, Tensor]:
     """Predicted classes and log-likelihoods of the served models on some samples."""
-    models = dict(method.serving())
+    models = dict(method.eval_models())
     chunk = max(-(-len(index) // (executor.workers * BATCH)), 1) * BATCH
     results = executor.run([PredictionTask(models, split, part) for part in index.split(chunk)])
     return torch.cat([r.top for r in results]).numpy(), torch.cat(
@@ -32,7 +32,7 @@ def predict(
     )
 
 
-def test(executor: Executor, method: FedAvg, dataset: Dataset) -> TestResult:
+def test(executor: Executor, method: Method, dataset: Dataset) -> TestResult:
     top, log_likelihood = predict(executor, method, "test", torch.arange(len(dataset.test)))
     truth = torch.from_numpy(dataset.test_labels)
     loss = -log_likelihood.gather(1, truth[:, None]).double().mean().item()

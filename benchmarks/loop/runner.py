@@ -29,11 +29,10 @@ from benchmarks.records.record import FINISHED, read_record, versions
 from benchmarks.scenario.scenario import Scenario, build_scenario
 from benchmarks.tracking.tracker import Tracker
 from methods.core import registry
-from methods.core.contract import DivergenceError, RoundContext, TaskSpec
+from methods.core.contract import DivergenceError, Method, RoundContext, TaskSpec
 from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
 from methods.core.streams import derive_seed
-from methods.fedavg import FedAvg
 
 EVALUATED_LAST = 10  # the papers' "mean of the last 10"
 
@@ -42,11 +41,10 @@ class RunLockedError(Exception):
     """Another process is at work on this cell."""
 
 
-def build_method(config: RunConfig, dataset: data.Dataset) -> tuple[FedAvg, TaskSpec]:
+def build_method(config: RunConfig, dataset: data.Dataset) -> tuple[Method, TaskSpec]:
     """The method and what it will be told, or a UserError when it cannot work in this world."""
 
     method = registry.build(config.method.name, vars(config.method.params))
-    assert isinstance(method, FedAvg)
     probe = FlatModel(
         models.build(config.model.name, dataset.num_classes, dataset.shape, config.model.params)
     )
@@ -60,10 +58,7 @@ def build_method(config: RunConfig, dataset: data.Dataset) -> tuple[FedAvg, Task
         feature_dim=int(probe.module.feature_dim),  # type: ignore[arg-type]
         num_trainable=probe.num_trainable,
     )
-    try:
-        method.check(spec)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    method.validate(spec)
     return method, spec
 
 
@@ -181,9 +176,9 @@ class Run:
         started = time.perf_counter()
         ctx = self.context(stage)
         before = fleet.meter.participations
-        ids = method.select(fleet, ctx)
+        ids = method.select_clients(fleet, ctx)
         method.before_round(fleet, ids, ctx)
-        replies = fleet.ask(ids, method.local_update, method.payload, ctx, participation=True)
+        replies = fleet.run_task(ids, method.local_update, method.payload, ctx, participation=True)
         if replies:
             method.aggregate(replies, ctx)
         method.after_round(fleet, ctx)
@@ -204,7 +199,7 @@ class Run:
         result = evaluation.test(self.executor, self.method, self.dataset)
         if not np.isfinite(result.loss):
             raise DivergenceError(f"round {self.round} ({stage}): the test loss is not finite")
-        diagnosis = self.method.diagnosis(self.fleet)
+        diagnosis = self.method.diagnose(self.fleet)
         scores: dict[str, float] = {}
         arrays = dict(diagnosis.arrays)
         if self.dataset.labels_are_clean:
@@ -254,7 +249,7 @@ class Run:
     def _save(self) -> None:
         state = {
             "round": self.round,
-            "method": (self.method.models, self.method.shared, self.method._private),
+            "method": self.method.state,
             "fleet": (self.fleet.changed_labels, self.fleet.states),
             "meter": asdict(self.fleet.meter),
             "curve": self.curve,
@@ -273,7 +268,7 @@ class Run:
         if state is None:
             return
         self.round = state["round"]
-        self.method.models, self.method.shared, self.method._private = state["method"]
+        self.method.state = state["method"]
         self.fleet.changed_labels, self.fleet.states = state["fleet"]
         self.fleet.meter = CostMeter(**state["meter"])
         self.curve, self.journal, self.confusion, self.seconds = (
@@ -327,7 +322,7 @@ class Run:
                     int(self.scenario.client_sizes.max()),
                 ],
             },
-            "oracle": self.method.oracle(),
+            "oracle": self.method.oracle_reason(),
             "rounds": self.round,
             "summary": summary,
             "scores": _last_scores(self.curve),

@@ -132,18 +132,18 @@ def evaluating(repeats: int, tell: Tell) -> dict[str, Any]:
 def counted_passes() -> Iterator[dict[str, int]]:
     """Images that went through a network, a training pass (forward and backward) counted as three."""
     counter = {"passes": 0}
-    original = FlatModel._pass
+    original = FlatModel._forward
 
-    def counting(self: FlatModel, part: str, x: torch.Tensor) -> torch.Tensor:
-        if part != "head":
-            counter["passes"] += len(x) * (3 if self.learns else 1)
-        return original(self, part, x)
+    def counting(self: FlatModel, submodule: str, x: torch.Tensor) -> torch.Tensor:
+        if submodule != "head":
+            counter["passes"] += len(x) * (3 if self.is_training_pass else 1)
+        return original(self, submodule, x)
 
-    FlatModel._pass = counting  # type: ignore[method-assign]
+    FlatModel._forward = counting  # type: ignore[method-assign]
     try:
         yield counter
     finally:
-        FlatModel._pass = original  # type: ignore[method-assign]
+        FlatModel._forward = original  # type: ignore[method-assign]
 
 
 def methods(repeats: int, tell: Tell) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def methods(repeats: int, tell: Tell) -> dict[str, Any]:
 
 def _tested(run: Any) -> int:
     """Passes of the tests, which are the same for every method but for its number of networks, and are not its own cost."""
-    return len(run.curve) * len(run.dataset.test) * len(run.method.serving())
+    return len(run.curve) * len(run.dataset.test) * len(run.method.eval_models())
 
 
 def first_stage(repeats: int, tell: Tell) -> dict[str, Any]:

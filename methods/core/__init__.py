@@ -1,0 +1,1 @@
+"""Core of the methods: contract, registry, flat model, random streams, training loop."""

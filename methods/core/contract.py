@@ -1,76 +1,61 @@
 """The contract between a method, its clients and the runner.
 
-A method has a server half (`setup`, `stage`, `select`, `before_round`, `payload`, `aggregate`, `after_round`, `serving`, `diagnosis`) and a client half
-(`local_update`, `batch_loss`, `penalty`, `predict`, and any task of its own given to `fleet.ask`). The client half runs in other processes on
-an instance that has `params` and nothing else: what a client may know comes in the payload, what it keeps lies in `client.state` and `client.labels`.
-Every hook's default is FedAvg's (`fedavg.py`).
+A method has a server side and a client side. Server-side hooks run in the main process. Client-side hooks run in workers,
+on an instance that has `params` and nothing else: a client receives data through the payload and keeps data in
+`client.state` and `client.labels`. `FedAvg` implements every hook; other methods subclass it and override what their paper
+changes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from types import SimpleNamespace
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from methods.core.flat_model import FlatModel
+from methods.core.params import NonNegative, NoParams, Positive, PositiveInt, parameters
 from methods.core.streams import numpy_generator, torch_generator
 
 
 class DivergenceError(Exception):
-    """Training produced NaN or Inf; the run ends and says where."""
+    """Training produced NaN or Inf. The run ends with status `diverged`."""
 
 
-@dataclass(frozen=True)
+@parameters
 class TrainParams:
-    """Local training as every method does it unless its paper says otherwise."""
+    """Local training. The optimizer is created for each local update, so no momentum survives a round."""
 
-    local_epochs: int = 5  # E
-    batch_size: int = 10  # B
-    optimizer: str = "sgd"  # sgd | adam; made anew at every visit, so no momentum survives a round
-    lr: float = 0.01  # eta
-    momentum: float = 0.5  # sgd only
-    weight_decay: float = 0.0  # L2 form
-    lr_decay: float = 1.0  # factor per round
-    clip_norm: float = 0.0  # global gradient norm, 0: no clipping
-
-    def __post_init__(self) -> None:
-        if self.optimizer not in ("sgd", "adam"):
-            raise ValueError(f"train.optimizer={self.optimizer!r} is not legal; legal: sgd, adam")
-        for name, low in (
-            ("local_epochs", 1),
-            ("batch_size", 1),
-            ("momentum", 0),
-            ("weight_decay", 0),
-            ("clip_norm", 0),
-        ):
-            if getattr(self, name) < low:
-                raise ValueError(
-                    f"train.{name}={getattr(self, name)} is not legal; legal: at least {low}"
-                )
-        for name in ("lr", "lr_decay"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"train.{name}={getattr(self, name)} is not legal; legal: above 0")
+    local_epochs: PositiveInt = 5  # E
+    batch_size: PositiveInt = 10  # B
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    lr: Positive = 0.01  # eta
+    momentum: NonNegative = 0.5  # sgd only
+    weight_decay: NonNegative = 0.0  # L2 penalty
+    lr_decay: Positive = 1.0  # factor per round
+    clip_norm: NonNegative = 0.0  # limit of the global gradient norm; 0: no clipping
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What a method may know of the world before it starts."""
+    """Static information about the task, known to a method before training."""
 
     dataset: str
     shape: tuple[int, int, int]  # channels, height, width
     num_classes: int
     num_clients: int
     clients_per_round: int
-    participations: int  # the budget: client visits in which a model is trained
+    participations: int  # the budget
     feature_dim: int
-    num_trainable: int  # length of the trainable prefix of a weight vector
+    num_trainable: int  # length of the trainable prefix of a parameter vector
 
 
 @dataclass(frozen=True)
 class RoundContext:
-    """One round, frozen. Streams are named by purpose, never by method: methods of one seed share cohorts and batch order."""
+    """One round. Random streams are named by purpose, never by method, so methods of one seed share cohorts and batch order."""
 
     seed: int
     round: int
@@ -79,14 +64,16 @@ class RoundContext:
     train: TrainParams
 
     def rng(self, *key: int | str) -> np.random.Generator:
+        """NumPy stream of this round for one purpose, such as `ctx.rng("select")`."""
         return numpy_generator(self.seed, self.round, *key)
 
     def generator(self, *key: int | str) -> torch.Generator:
+        """PyTorch stream of this round for one purpose."""
         return torch_generator(self.seed, self.round, *key)
 
 
 class Payload(NamedTuple):
-    """What the server sends to one client: weight vectors by name, and tensors or numbers by name."""
+    """Message from the server to a client: parameter vectors by name, and other tensors or numbers by name."""
 
     models: Mapping[str, Tensor]
     shared: Mapping[str, Any]
@@ -94,7 +81,7 @@ class Payload(NamedTuple):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a client sends back. Made by `client.reply(models, **values)`."""
+    """Message from a client to the server. Created by `client.reply(models, **values)`."""
 
     client_id: int
     num_samples: int
@@ -104,27 +91,33 @@ class Reply:
 
 @dataclass(slots=True)
 class Batch:
-    x: Tensor  # float32 images, augmented and normalised
-    y: Tensor  # working labels: int64 (n,), or float (n, classes) when soft
-    index: Tensor  # positions in the client's own sample order
-    epoch: int  # of this visit
+    """One batch of a client's samples."""
+
+    x: Tensor  # float32 images, augmented and normalized
+    y: Tensor  # current labels: int64 (n,), or float (n, classes) if soft
+    index: Tensor  # positions in the client's sample order
+    epoch: int  # within the local update
     step: int  # within the epoch
 
 
 class Client(Protocol):
-    """One client as its own code sees it: its images, its labels, its state. No true labels, no test data, no other client."""
+    """One client as its own code sees it. It has no clean labels, no test data and no access to other clients."""
 
     id: int
     num_samples: int
     num_classes: int
-    given: Tensor  # the labels it was given, (n,) int64, read-only
-    labels: Tensor  # its working labels; assign a new tensor to change them for good
-    state: dict[str, Any]  # tensors and numbers that persist between visits
+    given_labels: Tensor  # (n,) int64, read-only
+    labels: Tensor  # current labels; assign a new tensor to change them permanently
+    state: dict[str, Any]  # tensors and numbers that persist between rounds
 
-    def network(self, vector: Tensor) -> FlatModel: ...
+    def load_model(self, vector: Tensor) -> FlatModel:
+        """A model with these parameters. Each call returns a different instance."""
+
     def images(
         self, index: Tensor, view: str = "plain", generator: torch.Generator | None = None
-    ) -> Tensor: ...
+    ) -> Tensor:
+        """Images at these positions under a view: `plain`, `train`, `strong` or `second`."""
+
     def batches(
         self,
         batch_size: int,
@@ -133,68 +126,282 @@ class Client(Protocol):
         augment: torch.Generator,
         epoch: int = 0,
         subset: Tensor | None = None,
-    ) -> Iterator[Batch]: ...
-    def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply: ...
+    ) -> Iterator[Batch]:
+        """One shuffled epoch over all samples, or over the positions in `subset`. The last, shorter batch is kept."""
+
+    def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply:
+        """The reply to the server, with copies of the parameter vectors."""
+
+
+@dataclass(frozen=True)
+class LocalTask:
+    """A client task while it runs: the client, the payload, the round and the random streams."""
+
+    client: Client
+    payload: Payload
+    ctx: RoundContext
+    local: SimpleNamespace = field(default_factory=SimpleNamespace)  # values of this task only
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """NumPy stream of this client and round for one purpose."""
+        return self.ctx.rng(purpose, self.client.id)
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """PyTorch stream of this client and round for one purpose."""
+        return self.ctx.generator(purpose, self.client.id)
+
+    def load_models(self) -> dict[str, FlatModel]:
+        """The models of the payload."""
+        return {
+            name: self.client.load_model(vector) for name, vector in self.payload.models.items()
+        }
+
+
+TaskFunction = Callable[[LocalTask], Reply]
+PayloadFunction = Callable[[int, RoundContext], Payload]
 
 
 class ClientPool(Protocol):
     """All clients as the server reaches them."""
 
     num_clients: int
-    sizes: np.ndarray  # samples per client
+    client_sizes: np.ndarray  # samples per client
 
-    def ask(
+    def run_task(
         self,
         ids: Sequence[int],
-        task: Callable[[Client, Payload, RoundContext], Reply],
-        payload: Callable[[int, RoundContext], Payload],
+        task: TaskFunction,
+        payload: PayloadFunction,
         ctx: RoundContext,
         participation: bool = False,
-    ) -> list[Reply]: ...
-    def initial_weights(self, index: int = 0) -> Tensor: ...
-    def labels(self, client_id: int) -> Tensor: ...  # for diagnosis only: the working labels
-    def state(self, client_id: int) -> Mapping[str, Any]: ...  # for diagnosis only
+    ) -> list[Reply]:
+        """Run a client-side function of the method on each client. Replies come in the order of `ids`."""
+
+    def initial_weights(self, index: int = 0) -> Tensor:
+        """Initial parameter vector number `index`; the same for all methods of a seed."""
+
+    def labels(self, client_id: int) -> Tensor:
+        """Current labels of a client. For `diagnose` only."""
+
+    def state(self, client_id: int) -> Mapping[str, Any]:
+        """State of a client. For `diagnose` only."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a method believes about the noise, to be scored against the truth by the runner. All optional."""
+    """A method's estimate of the label noise. The runner scores it against the clean labels. All fields are optional."""
 
     client_scores: np.ndarray | None = None  # (K,), higher: noisier
     noisy_clients: Sequence[int] | None = None
-    noise_rates: np.ndarray | None = None  # (K,) estimated share of wrong labels
+    noise_rates: np.ndarray | None = None  # (K,) estimated fraction of mislabeled samples
     noisy_samples: Mapping[int, np.ndarray] | None = (
-        None  # client -> bool mask over its samples: held to be mislabelled
+        None  # client -> bool mask: predicted mislabeled
     )
     labels: Mapping[int, np.ndarray] | None = (
-        None  # client -> labels the method would use; None: the working labels
+        None  # client -> labels that the method would use; None: current labels
     )
-    values: Mapping[str, float] = field(default_factory=dict)  # scalars worth a curve
-    arrays: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # arrays worth keeping (LID scores, mixtures): go to the journal
+    values: Mapping[str, float] = field(default_factory=dict)  # scalars for the learning curve
+    arrays: Mapping[str, Any] = field(default_factory=dict)  # arrays for the journal
 
 
-@dataclass(frozen=True)
-class NoParams:
-    """For methods without hyper-parameters of their own."""
+@dataclass
+class ServerState:
+    """Everything that the server keeps between rounds; a checkpoint holds all of it.
+
+    A method with more state declares a subclass. Fields are tensors, arrays, numbers, strings, and lists or dicts of these.
+    """
+
+    models: dict[str, Tensor]  # the global models
+    shared: dict[str, Any] = field(default_factory=dict)  # sent with every payload
 
 
-class Method:
-    """Base of all methods. Subclass FedAvg rather than this."""
+class Method(ABC):
+    """Base class of all methods. Subclass `FedAvg`, which implements every hook."""
 
     name: ClassVar[str]
     Params: ClassVar[type] = NoParams
     model_names: ClassVar[tuple[str, ...]] = ("model",)
-    client_state: ClassVar[str] = (
-        "none"  # what a client keeps between visits, for the table of methods
+    client_state_doc: ClassVar[str] = (
+        "none"  # what a client keeps between rounds, for the table of methods
     )
     skip_nonfinite_updates: ClassVar[bool] = (
-        False  # a client model with NaN or Inf is left out instead of ending the run
+        False  # True: skip client models with NaN or Inf; False: the run diverges
     )
     fedavg_equivalent_params: ClassVar[Mapping[str, Any] | None] = (
-        None  # parameters under which the method equals FedAvg byte for byte
+        None  # with these, the method equals FedAvg exactly
     )
+
+    spec: TaskSpec
+    state: ServerState
+    planned_participations: int  # for progress reports
 
     def __init__(self, params: Any):
         self.params = params
+
+    # Server side
+
+    @abstractmethod
+    def validate(self, spec: TaskSpec) -> None:
+        """Raise UserError if the method does not support this task.
+
+        Side: server. Called by: the checks before a sweep starts. May read: parameters, task spec.
+        """
+
+    @abstractmethod
+    def oracle_reason(self) -> str:
+        """Say which parameter depends on the true noise; an empty string if none does.
+
+        Side: server. Called by: the writer of the record. May read: parameters.
+        """
+
+    @abstractmethod
+    def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
+        """Set what follows from the configuration, and the initial server state.
+
+        Side: server. Called by: the round loop, once before the first round and once before a resume.
+        May read: parameters, task spec, client sizes.
+        """
+
+    @abstractmethod
+    def initial_state(self, pool: ClientPool, ctx: RoundContext) -> ServerState:
+        """Return the server state before the first round.
+
+        Side: server. Called by: `setup`. May read: parameters, task spec, client sizes, initial weights.
+        """
+
+    @abstractmethod
+    def stage(self, round: int) -> str | None:
+        """Name the stage of a round; None after the last round.
+
+        Side: server. Called by: the round loop. May read: parameters, task spec, server state.
+        """
+
+    @abstractmethod
+    def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
+        """Return the cohort of the round, in ascending order.
+
+        Side: server. Called by: the round loop, at the start of a round. May read: server state, client sizes, replies to queries.
+        """
+
+    @abstractmethod
+    def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
+        """Act before the cohort trains; may query clients.
+
+        Side: server. Called by: the round loop, after selection. May read: server state, replies to queries.
+        """
+
+    @abstractmethod
+    def payload(self, client_id: int, ctx: RoundContext) -> Payload:
+        """Return the message to one client.
+
+        Side: server. Called by: the client pool, for each client of the cohort. May read: server state.
+        """
+
+    @abstractmethod
+    def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
+        """Update the server state from the replies of the cohort.
+
+        Side: server. Called by: the round loop, if there is at least one reply. May read: server state, replies.
+        """
+
+    @abstractmethod
+    def aggregation_weights(self, replies: Sequence[Reply]) -> np.ndarray:
+        """Return the weight of each reply; the sum is 1.
+
+        Side: server. Called by: `aggregate`. May read: server state, replies.
+        """
+
+    @abstractmethod
+    def aggregate_models(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
+        """Combine the rows of an (M, P) matrix of client models into one parameter vector.
+
+        Side: server. Called by: `aggregate`, once per model name. May read: server state.
+        """
+
+    @abstractmethod
+    def after_round(self, pool: ClientPool, ctx: RoundContext) -> None:
+        """Act after aggregation; may query clients.
+
+        Side: server. Called by: the round loop, at the end of a round. May read: server state, replies to queries.
+        """
+
+    @abstractmethod
+    def eval_models(self) -> Mapping[str, Tensor]:
+        """Return the models that are evaluated on the test split.
+
+        Side: server. Called by: the evaluation. May read: server state.
+        """
+
+    @abstractmethod
+    def diagnose(self, pool: ClientPool) -> Diagnosis:
+        """Return the method's estimate of the label noise. Changes nothing.
+
+        Side: server. Called by: the evaluation. May read: server state, current labels and states of all clients.
+        """
+
+    # Client side
+
+    @abstractmethod
+    def local_update(self, task: LocalTask) -> Reply:
+        """Train on one client. Override it only to replace the training loop.
+
+        Side: client. Called by: the worker, for each client of the cohort. May read: parameters, task.
+        """
+
+    @abstractmethod
+    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+        """Compute what the local update needs once, and store it in `task.local`.
+
+        Side: client. Called by: `local_update`, before the first epoch. May read: parameters, task.
+        """
+
+    @abstractmethod
+    def train_options(self, task: LocalTask) -> Mapping[str, Any]:
+        """Return options of `training.train` that differ from `ctx.train`: `lr`, `view`, `local_epochs`, `batch_size`.
+
+        Side: client. Called by: `local_update`. May read: parameters, task.
+        """
+
+    @abstractmethod
+    def joint_loss(self, models: Mapping[str, FlatModel], batch: Batch, task: LocalTask) -> Tensor:
+        """Return the loss of all models on a batch; by default the sum of their `batch_loss`.
+
+        Side: client. Called by: `local_update`, for each batch. May read: parameters, task, batch.
+        """
+
+    @abstractmethod
+    def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
+        """Return the loss of one model on a batch.
+
+        Side: client. Called by: `joint_loss`. May read: parameters, task, batch.
+        """
+
+    @abstractmethod
+    def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
+        """Add the gradient of a weight-space penalty to `model.grad`, after the backward pass and gradient clipping.
+
+        Side: client. Called by: `local_update`, for each batch and model. May read: parameters, task, batch.
+        """
+
+    @abstractmethod
+    def after_epoch(self, epoch: int, task: LocalTask) -> None:
+        """Act after a local epoch, such as updating labels.
+
+        Side: client. Called by: `local_update`. May read: parameters, task.
+        """
+
+    @abstractmethod
+    def finish_local_update(
+        self, models: Mapping[str, FlatModel], task: LocalTask
+    ) -> Mapping[str, Any]:
+        """Store client state and return the values of the reply, besides the models.
+
+        Side: client. Called by: `local_update`, after the last epoch. May read: parameters, task.
+        """
+
+    @abstractmethod
+    def predict(self, models: Mapping[str, FlatModel], x: Tensor) -> Tensor:
+        """Return class probabilities (n, classes) from the evaluated models.
+
+        Side: client. Called by: the evaluation, in a worker and in evaluation mode. May read: parameters.
+        """

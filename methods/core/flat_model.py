@@ -1,4 +1,4 @@
-"""A model is a vector: the trainable weights first, then the float buffers (batch-norm statistics)."""
+"""A model whose parameters form one flat vector: trainable parameters first, then float buffers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,17 +6,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-Engine = Callable[
-    ["FlatModel", str, Tensor], Tensor
-]  # computes a pass of a network: which part of it, and its input
+Engine = Callable[["FlatModel", str, Tensor], Tensor]  # (model, submodule, input) -> output
 
 
 class FlatModel:
-    """A module whose parameters, gradients and float buffers are views of three flat vectors.
+    """A module whose parameters, gradients and float buffers are views of flat vectors.
 
-    `vector` is what travels; `weights` is its trainable prefix; `grad` is the gradient of `weights`; `start` is the vector last loaded, that is
-    the model as the client received it. Integer buffers (batch-norm's step counter) stay behind: nothing reads them.
-    An engine, where there is one, computes the passes; without one they are the module's own.
+    Integer buffers (the step counter of batch norm) are not part of the vector, because nothing reads them.
+
+    Attributes:
+        vector: all parameters and float buffers; what clients and server exchange.
+        weights: the trainable prefix of `vector`.
+        buffers: the rest of `vector`.
+        grad: the gradient of `weights`.
+        received_vector: the vector that was loaded last, that is the model as the client received it.
+        weights_leaf: `weights` as one autograd leaf, for engines.
+
+    An engine, if given, computes the forward passes; otherwise the module does.
     """
 
     def __init__(self, module: nn.Module, engine: Engine | None = None):
@@ -25,20 +31,18 @@ class FlatModel:
         buffers = [
             (owner, name)
             for owner in module.modules()
-            for name, b in owner.named_buffers(recurse=False)
-            if b.is_floating_point()
+            for name, buffer in owner.named_buffers(recurse=False)
+            if buffer.is_floating_point()
         ]
         tensors = parameters + [getattr(owner, name) for owner, name in buffers]
-        self.num_trainable = sum(p.numel() for p in parameters)
-        self.vector = torch.cat([t.detach().reshape(-1) for t in tensors])
+        self.num_trainable = sum(parameter.numel() for parameter in parameters)
+        self.vector = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
         self.weights = self.vector[: self.num_trainable]
         self.buffers = self.vector[self.num_trainable :]
         self.grad = torch.zeros_like(self.weights)
-        self.start = self.vector
-        self.leaf = (
-            self.weights.detach().requires_grad_()
-        )  # all weights as one leaf of autograd, for engines
-        self.leaf.grad = self.grad
+        self.received_vector = self.vector
+        self.weights_leaf = self.weights.detach().requires_grad_()
+        self.weights_leaf.grad = self.grad
         offset = 0
         for parameter in parameters:
             end = offset + parameter.numel()
@@ -52,40 +56,48 @@ class FlatModel:
             offset = end
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._pass("forward", x)
+        """Logits (n, classes)."""
+        return self._forward("forward", x)
 
     def features(self, x: Tensor) -> Tensor:
-        return self._pass("features", x)
+        """Feature vectors (n, feature_dim), the input of `head`."""
+        return self._forward("features", x)
 
-    def head(self, h: Tensor) -> Tensor:
-        return self._pass("head", h)
+    def head(self, features: Tensor) -> Tensor:
+        """Logits of feature vectors."""
+        return self._forward("head", features)
 
-    def _pass(self, part: str, x: Tensor) -> Tensor:
-        return self.plain(part, x) if self._engine is None else self._engine(self, part, x)
+    def _forward(self, submodule: str, x: Tensor) -> Tensor:
+        if self._engine is None:
+            return self.module_forward(submodule, x)
+        return self._engine(self, submodule, x)
+
+    def module_forward(self, submodule: str, x: Tensor) -> Any:
+        """Forward pass of the module itself."""
+        return getattr(self.module, submodule)(x)
 
     @property
-    def learns(self) -> bool:
-        """Whether a pass now is one that trains."""
+    def is_training_pass(self) -> bool:
+        """True in training mode with gradients enabled."""
         return self.module.training and torch.is_grad_enabled()
 
-    def plain(self, part: str, x: Tensor) -> Any:
-        """A pass of the module itself."""
-        return getattr(self.module, part)(x)
+    @property
+    def drift(self) -> Tensor:
+        """w - w_received over the trainable parameters."""
+        return self.weights - self.received_vector[: self.num_trainable]
 
     def load(self, vector: Tensor) -> "FlatModel":
+        """Copy a parameter vector into the model."""
         self.vector.copy_(vector)
-        self.start = vector
+        self.received_vector = vector
         return self
 
     def train(self) -> "FlatModel":
+        """Set training mode."""
         self.module.train()
         return self
 
     def eval(self) -> "FlatModel":
+        """Set evaluation mode."""
         self.module.eval()
         return self
-
-    @property
-    def drift(self) -> Tensor:
-        """w - w_start over the trainable weights."""
-        return self.weights - self.start[: self.num_trainable]

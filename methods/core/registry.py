@@ -1,6 +1,5 @@
-"""Finds methods: every file in this folder, and other packages' through the entry-point group `fln.methods`."""
+"""Registry of methods: every module of this package, and installed packages with entry points in `fln.methods`."""
 
-import dataclasses
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
@@ -11,18 +10,23 @@ from typing import Any, TypeVar
 
 import methods
 from methods.core.contract import Method
+from methods.core.errors import UserError, unknown
+from methods.core.params import build_params
 
 ENTRY_POINT_GROUP = "fln.methods"
+MethodClass = TypeVar("MethodClass", bound=type[Method])
 
 
 @dataclass(frozen=True)
 class MethodInfo:
+    """A registered method."""
+
     name: str
     cls: type[Method]
     params: type
     family: str
     paper: str
-    summary: str  # first line of the class's docstring
+    summary: str  # first line of the class docstring
 
     @property
     def num_models(self) -> int:
@@ -30,18 +34,16 @@ class MethodInfo:
 
 
 _METHODS: dict[str, MethodInfo] = {}
-MethodClass = TypeVar("MethodClass", bound=type[Method])
 
 
 def register(*, family: str, paper: str) -> Callable[[MethodClass], MethodClass]:
-    """Class decorator: `@register(family="aggregation", paper="Who, Where Year")`. The class gives `name` and `Params`."""
+    """Class decorator: `@register(family="aggregation", paper="Author et al., Venue Year")`."""
 
     def add(cls: MethodClass) -> MethodClass:
         known = _METHODS.get(cls.name)
         if known is not None and known.cls.__module__ != cls.__module__:
-            raise ValueError(
-                f"method name {cls.name!r} is taken by {known.cls.__module__}; {cls.__module__} must choose another"
-            )
+            owner = known.cls.__module__
+            raise UserError(f"duplicate method name {cls.name!r}: already registered by {owner}")
         summary = (cls.__doc__ or "").strip().split("\n")[0]
         _METHODS[cls.name] = MethodInfo(cls.name, cls, cls.Params, family, paper, summary)
         return cls
@@ -58,24 +60,20 @@ def _discover() -> None:
 
 
 def list_methods() -> list[MethodInfo]:
+    """All methods, by name."""
     _discover()
     return [_METHODS[name] for name in sorted(_METHODS)]
 
 
 def get(name: str) -> MethodInfo:
+    """One method by name. Raises UserError."""
     _discover()
     if name not in _METHODS:
-        raise ValueError(f"method={name!r} is unknown; legal: {', '.join(sorted(_METHODS))}")
+        raise unknown("method", name, sorted(_METHODS))
     return _METHODS[name]
 
 
 def build(name: str, params: Mapping[str, Any]) -> Method:
-    """A method from its name and hyper-parameters; fields that are not given keep their defaults."""
+    """Create a method from its name and parameters. Missing parameters have their defaults."""
     info = get(name)
-    legal = [f.name for f in dataclasses.fields(info.params)]
-    for key in params:
-        if key not in legal:
-            raise ValueError(
-                f"method.{key} is not a parameter of {name}; legal: {', '.join(legal) or 'none'}"
-            )
-    return info.cls(info.params(**params))
+    return info.cls(build_params(info.params, params, "method"))

@@ -1,7 +1,7 @@
 """Random streams by name. No draw in the suite comes from a global generator.
 
-A stream is named by a key such as `(seed, "select", round)`; the key is hashed, so streams are independent of each other and of the
-order in which they are asked for. That is what makes a run the same when it is repeated, resumed, or spread over processes.
+A stream is named by a key such as `(seed, round, "select")`. The key is hashed, so streams are independent of each other and
+of the order in which they are created. A run therefore gives the same numbers when it is repeated, resumed or distributed.
 """
 
 import hashlib
@@ -11,14 +11,16 @@ import torch
 
 
 def derive_seed(*key: int | str) -> int:
-    """A 63-bit seed from a key. Integers and strings only: their text is the same on every machine."""
+    """Hash a key to a 63-bit seed. Integers and strings only: their text is the same on every machine."""
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in key)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
 def numpy_generator(*key: int | str) -> np.random.Generator:
+    """NumPy generator of a stream."""
     return np.random.default_rng(derive_seed(*key))
 
 
 def torch_generator(*key: int | str) -> torch.Generator:
+    """PyTorch generator of a stream."""
     return torch.Generator().manual_seed(derive_seed(*key))

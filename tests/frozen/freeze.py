@@ -53,7 +53,8 @@ def digest_of_run(method: str, executor: str, runs_dir: str) -> str:
         run.loop()
     finally:
         run.executor.close()
-    weights = {name: run.method.models[name] for name in sorted(run.method.models)}
+    models = run.method.state.models
+    weights = {name: models[name] for name in sorted(models)}
     labels = {k: run.fleet.labels(k) for k in range(run.fleet.num_clients)}
     return digest([timeless(run.curve), plain(weights), plain(labels), run.scenario.hash])
 
