@@ -172,7 +172,7 @@ class DivideMix(WarmupMethod):
                 params.temperature,
             )
             inputs, targets = torch.cat([*x, *u]), torch.cat([refined, refined, *guessed])
-            share = mixup.draw(params.mixup_alpha, rng)
+            share = mixup.sample_lambda(params.mixup_alpha, rng)
             mixed, target = mixup.mix(
                 inputs,
                 targets,
@@ -212,7 +212,9 @@ def clean_probability(losses: Tensor, seed: int) -> Tensor:
     ):  # a network that has diverged is found out by whoever receives it
         return torch.ones_like(losses)
     scaled = ((losses - lowest) / spread).numpy()
-    return torch.from_numpy(mixture.split(scaled, seed, **MIXTURE).posterior_low).to(losses.dtype)
+    return torch.from_numpy(mixture.split_by_gmm(scaled, seed, **MIXTURE).posterior_low).to(
+        losses.dtype
+    )
 
 
 def endless(trainer: training.Trainer, subset: Tensor) -> Iterator[Batch]:

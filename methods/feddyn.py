@@ -19,7 +19,7 @@ from methods.core.contract import (
 )
 from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.toolkit.aggregation import uniform, weighted_mean
+from methods.toolkit.aggregation import uniform_weights, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class FedDyn(FedAvg):
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
         trainable, alpha = self.spec.num_trainable, self.params.alpha
         matrix = torch.stack([reply.models["model"] for reply in replies])
-        mean = weighted_mean(matrix, uniform(len(replies)))
+        mean = weighted_mean(matrix, uniform_weights(len(replies)))
         mean[trainable:] = weighted_mean(matrix[:, trainable:], self.weights(replies))
         theta = self.models["model"][:trainable]
         share = (

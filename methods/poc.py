@@ -9,7 +9,7 @@ from methods.core import training
 from methods.core.contract import Client, ClientPool, Payload, Reply, RoundContext, TaskSpec
 from methods.core.registry import register
 from methods.fedavg import FedAvg
-from methods.toolkit.aggregation import uniform
+from methods.toolkit.aggregation import uniform_weights
 from methods.toolkit.losses import cross_entropy
 
 
@@ -61,7 +61,7 @@ class PoC(FedAvg):
 
     def weights(self, replies: Sequence[Reply]) -> np.ndarray:
         return (
-            uniform(len(replies)) if self.params.weighting == "plain" else super().weights(replies)
+            uniform_weights(len(replies)) if self.params.weighting == "plain" else super().weights(replies)
         )
 
     def local_loss(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:

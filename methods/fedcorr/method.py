@@ -206,13 +206,13 @@ class FedCorr(FinalStageDelegation):
         state["iteration"] += 1
         state["visits_since"] = 0
         state["cumulative_lid"] = state["cumulative_lid"] + state["lid"]
-        split = mixture.split(state["cumulative_lid"], ctx.seed)
+        split = mixture.split_by_gmm(state["cumulative_lid"], ctx.seed)
         state["mixture"] = {
             "means": split.means,
             "variances": split.variances,
             "weights": split.weights,
         }
-        state["noisy"] = [int(k) for k in np.flatnonzero(split.high)]
+        state["noisy"] = [int(k) for k in np.flatnonzero(split.is_high)]
         models = self.models if self.params.correction else {}
         replies = fleet.ask(state["noisy"], self.examine, lambda k, ctx: Payload(models, {}), ctx)
         state["noise_levels"] = np.zeros(fleet.num_clients)
@@ -278,7 +278,7 @@ class FedCorr(FinalStageDelegation):
     def examine(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
         """A noisy client at the end of an iteration: its noise level, and new labels for part of its samples when a model is sent."""
         losses = client.state["fedcorr_losses"]
-        noisy = torch.from_numpy(mixture.split(losses.numpy(), ctx.seed).high)
+        noisy = torch.from_numpy(mixture.split_by_gmm(losses.numpy(), ctx.seed).is_high)
         noise_level = int(noisy.sum()) / client.num_samples
         client.state["fedcorr_noisy"] = noisy
         changed = 0
@@ -312,7 +312,7 @@ class FedCorr(FinalStageDelegation):
         shares, partners = ctx.rng("mixup", client.id), ctx.generator("mixup", client.id)
 
         def mixed(batch: Batch) -> Tensor:
-            share = mixup.draw(self.params.alpha, shares)
+            share = mixup.sample_lambda(self.params.alpha, shares)
             order = torch.randperm(len(batch.y), generator=partners)
             x, y = mixup.mix(batch.x, one_hot(batch.y, client.num_classes), share, order)
             return cross_entropy(net(x), y)

@@ -1,4 +1,4 @@
-"""Pure functions of an (M, P) matrix of client models."""
+"""Aggregation of client models: pure functions of an (M, P) matrix, one row per model."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -10,105 +10,105 @@ import numpy as np
 import torch
 from torch import Tensor
 
-BLOCK = (
-    1 << 12
-)  # columns at a time: scratch stays in the cache. A constant, so that sums do not depend on the number of threads
+# Temporary arrays of a block fit in the CPU cache. A constant, because the block size affects
+# rounding and results must not depend on the number of threads.
+COLUMN_BLOCK_SIZE = 1 << 12
 Rows = Sequence[np.ndarray] | np.ndarray
 T = TypeVar("T")
 
 
 def weighted_mean(matrix: Tensor, weights: np.ndarray) -> Tensor:
-    """Sum_m weights_m * matrix_m, accumulated row by row in float64 so that the result does not depend on the number of threads."""
+    """Sum_m weights_m * matrix_m, row by row in float64, so threads do not affect the result."""
     total = torch.zeros(matrix.shape[1], dtype=torch.float64)
     for row, weight in zip(matrix, weights, strict=True):
         total.add_(row, alpha=float(weight))
     return total.to(matrix.dtype)
 
 
-def uniform(num_models: int) -> np.ndarray:
-    """The weights of a plain mean."""
+def uniform_weights(num_models: int) -> np.ndarray:
+    """Weights of an unweighted mean."""
     return np.full(num_models, 1.0 / num_models)
 
 
 def coordinate_median(matrix: Tensor) -> Tensor:
-    """Median of every column; for an even number of models the mean of the two middle values (torch.median takes the lower one)."""
+    """Median of each column. For an even number of models, the mean of the two middle values."""
     values = matrix.numpy()
     result = np.empty_like(values, shape=values.shape[1])
 
     def work(columns: slice) -> None:
         result[columns] = median(values[:, columns])
 
-    _in_blocks(work, len(result))
+    _map_column_blocks(work, len(result))
     return torch.from_numpy(result)
 
 
 class Reweighted(NamedTuple):
-    matrix: Tensor  # (M, P) the models, extreme values replaced
-    weights: np.ndarray  # (M,), sums to 1
+    """Result of `residual_reweighting`."""
+
+    matrix: Tensor  # (M, P) models with extreme values replaced
+    weights: np.ndarray  # (M,) model weights; the sum is 1
 
 
 def residual_reweighting(
     matrix: Tensor, interval: float, delta: float, num_trainable: int
 ) -> Reweighted:
-    """Model weights and corrected values of ARFL (Fu et al., 2019) from the residuals of all coordinates.
+    """Model weights and corrected values of ARFL (Fu et al., 2019) from all coordinates.
 
-    Fewer than three models have no residuals, and models that agree everywhere have no spread: both get uniform weights. A corrected value
-    is a point of the fitted line and may lie below every model; behind `num_trainable` come batch-norm variances, which must not become
-    negative, so there it is held at or above the smallest of the models' own values.
+    Fewer than three models, and models that are equal, get uniform weights. A corrected value is a
+    point on the fitted line and can be below all models. Columns from `num_trainable` on hold
+    batch-norm variances, which must not become negative: they are clamped to the models' minimum.
     """
     num_models, width = matrix.shape
     if num_models < 3:
-        return Reweighted(matrix, uniform(num_models))
+        return Reweighted(matrix, uniform_weights(num_models))
     values = matrix.numpy()
     corrected = np.empty_like(values)
 
     def work(columns: slice) -> np.ndarray:
         y = values[:, columns].copy()
-        fit = residual_fit(y, interval)
-        part = np.where(fit.confidence >= delta, y, fit.line)
+        fit = fit_repeated_median(y, interval)
+        block = np.where(fit.confidence >= delta, y, fit.line)
         first_buffer = max(num_trainable - columns.start, 0)
-        part[:, first_buffer:] = np.maximum(part[:, first_buffer:], y[:, first_buffer:].min(0))
-        corrected[:, columns] = part
+        block[:, first_buffer:] = np.maximum(block[:, first_buffer:], y[:, first_buffer:].min(0))
+        corrected[:, columns] = block
         return (fit.confidence * fit.spread).sum(1, dtype=np.float64)
 
-    scores = np.sum(_in_blocks(work, width), axis=0)
+    scores = np.sum(_map_column_blocks(work, width), axis=0)
     if scores.max() == 0:
-        return Reweighted(torch.from_numpy(corrected), uniform(num_models))
+        return Reweighted(torch.from_numpy(corrected), uniform_weights(num_models))
     squared = (scores / scores.max()) ** 2
     return Reweighted(torch.from_numpy(corrected), squared / squared.sum())
 
 
 class ResidualFit(NamedTuple):
-    """Of n coordinates of M models."""
+    """Result of `fit_repeated_median` for n coordinates of M models."""
 
-    slope: np.ndarray  # (n,) of the repeated-median line through the sorted values
-    intercept: np.ndarray  # (n,)
-    line: np.ndarray  # (M, n) the line at each model's rank
+    line: np.ndarray  # (M, n) value of the fitted line at each model's rank
     confidence: np.ndarray  # (M, n) in (0, 1]
-    spread: np.ndarray  # (n,) standard deviation of the confidence over the models: a coordinate on which all agree says nothing
+    spread: np.ndarray  # (n,) standard deviation of the confidence over the models
 
 
-def residual_fit(y: np.ndarray, interval: float) -> ResidualFit:
-    """Repeated-median line through each column's sorted values against their ranks r, and the confidence that a model's residual leaves.
+def fit_repeated_median(y: np.ndarray, interval: float) -> ResidualFit:
+    """Fit a line to each column's sorted values against their ranks r, by repeated medians.
 
-    The diagonal of the hat matrix depends on the rank alone: h = 1/M + (r - (M-1)/2)^2 / (M (M^2-1) / 12). With the residual e in units of a
-    robust scale (a median that leaves out the smallest residual) the confidence is min(1, Z sqrt(1-h) / |e|), Z = interval sqrt(2/M).
+    The diagonal of the hat matrix is h = 1/M + (r - (M-1)/2)^2 / (M (M^2-1) / 12). The residual e
+    is in units of a robust scale, a median without the smallest residual. The confidence of a model
+    is min(1, Z sqrt(1-h) / |e|) with Z = interval sqrt(2/M).
     """
-    size, centre = len(y), (len(y) - 1) / 2
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # a model at 1e38 is finite, its distance to another may not be
+    size, center = len(y), (len(y) - 1) / 2
+    # A model at 1e38 is finite, but its distance to another model may overflow.
+    with np.errstate(over="ignore", invalid="ignore"):
         ordered = np.stack(order_statistics(y, tuple(range(size))))
         rank = _ranks(y)
         slope = _repeated_median_slope(ordered)
-        intercept = median(ordered) - slope * centre
+        intercept = median(ordered) - slope * center
         line = intercept + slope * rank
         residual = np.abs(y - line)
-        scale = 1.4826 * (1 + 5 / (size - 1)) * median(residual, leave_out=1) + 1e-7
-        leverage = 1 / size + (rank - centre) ** 2 * (12 / (size * (size**2 - 1)))
-        reach = interval * (2 / size) ** 0.5 * scale * np.sqrt(1 - leverage)
-        confidence = reach / np.maximum(residual, reach)
-    return ResidualFit(slope, intercept, line, confidence, confidence.std(0, ddof=1))
+        scale = 1.4826 * (1 + 5 / (size - 1)) * median(residual, num_dropped=1) + 1e-7
+        leverage = 1 / size + (rank - center) ** 2 * (12 / (size * (size**2 - 1)))
+        limit = interval * (2 / size) ** 0.5 * scale * np.sqrt(1 - leverage)
+        confidence = limit / np.maximum(residual, limit)
+    return ResidualFit(line, confidence, confidence.std(0, ddof=1))
 
 
 def _repeated_median_slope(ordered: np.ndarray) -> np.ndarray:
@@ -123,11 +123,11 @@ def _repeated_median_slope(ordered: np.ndarray) -> np.ndarray:
 
 
 def _ranks(y: np.ndarray) -> np.ndarray:
-    """Rank of each model within its column, from 0; of equal values the later model has the higher rank."""
+    """Rank of each model in its column, from 0. Of equal values, the later model ranks higher."""
     size = len(y)
-    rank = np.repeat(np.arange(size - 1, -1, -1, dtype=np.int16), y.shape[1]).reshape(
-        y.shape
-    )  # as if every later model were the smaller one
+    rank = np.empty(y.shape, dtype=np.int16)
+    # Initially each model ranks above all later models.
+    rank[:] = np.arange(size - 1, -1, -1, dtype=np.int16)[:, None]
     for a in range(size):
         for b in range(a):
             above = y[a] >= y[b]
@@ -136,18 +136,22 @@ def _ranks(y: np.ndarray) -> np.ndarray:
     return rank.astype(y.dtype)
 
 
-def median(rows: Rows, leave_out: int = 0) -> np.ndarray:
-    """Median over the first axis, without the `leave_out` smallest; the mean of the two middle values where their number is even."""
-    low, high = (
-        leave_out + (len(rows) - leave_out - 1) // 2,
-        leave_out + (len(rows) - leave_out) // 2,
-    )
+def median(rows: Rows, num_dropped: int = 0) -> np.ndarray:
+    """Median over the first axis, without the `num_dropped` smallest values.
+
+    For an even number of values, the mean of the two middle values.
+    """
+    count = len(rows) - num_dropped
+    low, high = num_dropped + (count - 1) // 2, num_dropped + count // 2
     middle = order_statistics(rows, (low, high))
     return middle[0] if low == high else (middle[0] + middle[1]) / 2
 
 
 def order_statistics(rows: Rows, wanted: tuple[int, ...]) -> list[np.ndarray]:
-    """The wanted order statistics over the first axis, each over all columns at once: ten times faster than a sort of every short column."""
+    """The wanted order statistics over the first axis.
+
+    A sorting network acts on all columns at once, ten times faster than sorting short columns.
+    """
     wires = list(rows)
     for low, high, keep_low, keep_high in _comparators(len(rows), wanted):
         a, b = wires[low], wires[high]
@@ -160,7 +164,7 @@ def order_statistics(rows: Rows, wanted: tuple[int, ...]) -> list[np.ndarray]:
 
 @cache
 def _comparators(size: int, wanted: tuple[int, ...]) -> list[tuple[int, int, bool, bool]]:
-    """Batcher's merge-exchange sorting network (Knuth, vol. 3, 5.2.2 M) without what the wanted outputs do not need."""
+    """Batcher's merge-exchange network (Knuth, vol. 3, 5.2.2 M), pruned to the wanted outputs."""
     network = []
     p = top = (1 << (size - 1).bit_length()) // 2
     while p:
@@ -177,8 +181,9 @@ def _comparators(size: int, wanted: tuple[int, ...]) -> list[tuple[int, int, boo
     return kept[::-1]
 
 
-def _in_blocks(work: Callable[[slice], T], width: int) -> list[T]:
-    """Apply `work` to consecutive blocks of columns on all cores; results in the order of the blocks. numpy lets threads run side by side."""
-    blocks = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]
+def _map_column_blocks(work: Callable[[slice], T], width: int) -> list[T]:
+    """Apply `work` to consecutive column blocks, in threads. Results are in the blocks' order."""
+    starts = range(0, width, COLUMN_BLOCK_SIZE)
+    blocks = [slice(start, min(start + COLUMN_BLOCK_SIZE, width)) for start in starts]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(work, blocks))

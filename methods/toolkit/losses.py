@@ -1,4 +1,4 @@
-"""Losses used by two or more methods. Pure functions of tensors."""
+"""Losses that two or more methods share. Pure functions of tensors."""
 
 import torch
 import torch.nn.functional as F
@@ -6,51 +6,51 @@ from torch import Tensor
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-    """Cross-entropy against hard (int64) or soft (float, one row of probabilities per sample) labels."""
+    """Cross-entropy with hard labels, int64 (n,), or soft labels, float (n, classes)."""
     return F.cross_entropy(logits, labels, reduction=reduction)
 
 
 def entropy(probabilities: Tensor, floor: float = 1e-12) -> Tensor:
-    """Shannon entropy of each row, natural logarithm."""
+    """Shannon entropy of each row, in nats."""
     return -(probabilities * probabilities.clamp_min(floor).log()).sum(1)
 
 
 def sharpen(probabilities: Tensor, temperature: float) -> Tensor:
-    """p^(1/T) renormalised: T < 1 makes a distribution more decided."""
+    """p^(1/T), normalized. T < 1 lowers the entropy of each row."""
     powered = probabilities ** (1.0 / temperature)
     return powered / powered.sum(1, keepdim=True)
 
 
 def softmax_twice_loss(probabilities: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-    """Cross-entropy that takes probabilities for logits, so that softmax acts twice: -log softmax(p)[y].
+    """-log softmax(p)[y]: cross-entropy with probabilities in the place of logits.
 
-    Bounded (width 1), and flat where the model is sure of any class, hence robust against wrong labels. FedCorr's sample losses, LSG's and
-    FedLSR's supervised terms are of this form in the code that produced their tables.
+    The loss is bounded and its gradient vanishes for confident predictions of any class, so it is
+    robust to wrong labels. The released code of FedCorr, LSG and FedLSR computes this form.
     """
     return F.cross_entropy(probabilities, labels, reduction=reduction)
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:
-    """Hard labels as float rows; soft labels pass through."""
-    return (
-        labels if labels.is_floating_point() else F.one_hot(labels, num_classes).to(torch.float32)
-    )
+    """Hard labels as float rows. Soft labels are returned unchanged."""
+    if labels.is_floating_point():
+        return labels
+    return F.one_hot(labels, num_classes).to(torch.float32)
 
 
 def tempered_softmax(logits: Tensor, temperature: float, floor: float = 1e-6) -> Tensor:
-    """softmax(z / T) held above a floor, for divergences: LSG and FedLSR take the logarithm of the clamped values.
+    """softmax(z / T), clamped to [floor, 1] because LSG and FedLSR take its logarithm.
 
-    With T = 1/3 the floor is often reached, and there the gradient is 0. A log-softmax would train differently.
+    Clamped entries have no gradient. At T = 1/3 they are frequent, so log-softmax is no substitute.
     """
     return (logits / temperature).softmax(1).clamp(floor, 1.0)
 
 
 def kl_terms(target: Tensor, probabilities: Tensor) -> Tensor:
-    """The terms p_c (log p_c - log q_c) of KL(p || q), (n, classes); both arguments above 0. A row's sum is the divergence."""
+    """Terms p_c (log p_c - log q_c) of KL(p || q), (n, classes). All entries must be positive."""
     return target * (target.log() - probabilities.log())
 
 
 def js_terms(first: Tensor, second: Tensor) -> Tensor:
-    """The terms of the Jensen-Shannon divergence, (n, classes): half of each side's KL to their mean."""
+    """Terms of the Jensen-Shannon divergence, (n, classes). All entries must be positive."""
     mean = (first + second) / 2
     return (kl_terms(first, mean) + kl_terms(second, mean)) / 2

@@ -1,54 +1,57 @@
-"""Splits numbers in two by a mixture of two Gaussians: noisy from clean clients (FedCorr), wrong from right labels (FedCorr, DivideMix)."""
+"""Two-component Gaussian mixtures that separate noisy from clean clients, or samples."""
 
 import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
-EQUAL = 1e-6  # a spread of no more than this, absolute or as a share of the values, lies far below the fit's smallest deviation (1e-3)
+# A spread below this, absolute or relative, is far below the fit's smallest deviation (1e-3).
+MIN_RELATIVE_SPREAD = 1e-6
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """Components are in ascending order of their means."""
+class TwoComponentSplit:
+    """Result of `split_by_gmm`. Components are in ascending order of their means."""
 
-    high: np.ndarray  # (n,) bool: more likely of the component with the larger mean
+    is_high: np.ndarray  # (n,) bool: more likely from the component with the larger mean
     posterior_low: np.ndarray  # (n,) probability of the component with the smaller mean
     means: np.ndarray  # (2,)
     variances: np.ndarray  # (2,)
     weights: np.ndarray  # (2,)
 
 
-def split(values: np.ndarray, seed: int, **gmm: float) -> Mixture:
-    """Fit by expectation maximisation and divide; `gmm` goes to scikit-learn's GaussianMixture (max_iter, tol, reg_covar).
+def split_by_gmm(values: np.ndarray, seed: int, **gmm: float) -> TwoComponentSplit:
+    """Fit two Gaussians by expectation maximization and assign each value to one of them.
 
-    Fewer than two values, or equal ones, are not divided: all are low. As the variances differ, `high` need not be one cut: values
-    far below all others may belong to a wide upper component.
+    Fewer than two values, or equal values, are not split: all of them are low. The variances
+    differ, so `is_high` is not always one threshold: a wide upper component can also contain the
+    lowest values.
+
+    Args:
+        gmm: options of scikit-learn's GaussianMixture, such as max_iter, tol and reg_covar.
     """
     values = np.asarray(values, dtype=np.float64).reshape(-1)
-    if len(values) < 2 or np.ptp(values) <= EQUAL * max(1.0, np.abs(values).max()):
-        centre = values.mean() if len(values) else 0.0
-        return Mixture(
-            np.zeros(len(values), dtype=bool),
-            np.ones(len(values)),
-            np.full(2, centre),
-            np.zeros(2),
-            np.array([1.0, 0.0]),
+    if len(values) < 2 or np.ptp(values) <= MIN_RELATIVE_SPREAD * max(1.0, np.abs(values).max()):
+        return TwoComponentSplit(
+            is_high=np.zeros(len(values), dtype=bool),
+            posterior_low=np.ones(len(values)),
+            means=np.full(2, values.mean() if len(values) else 0.0),
+            variances=np.zeros(2),
+            weights=np.array([1.0, 0.0]),
         )
-    # Imported here: it takes seconds that other methods need not spend.
+    # Imported here because it takes seconds, which other methods need not spend.
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
     column = values[:, None]
     model = GaussianMixture(2, random_state=seed % 2**32, **gmm)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # a fit stopped by max_iter is what DivideMix asks for
+        # DivideMix stops the fit by max_iter on purpose.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(column)
     order = np.argsort(model.means_.ravel(), kind="stable")
-    return Mixture(
-        high=model.predict(column) == order[1],
+    return TwoComponentSplit(
+        is_high=model.predict(column) == order[1],
         posterior_low=model.predict_proba(column)[:, order[0]],
         means=model.means_.ravel()[order],
         variances=model.covariances_.ravel()[order],

@@ -1,4 +1,4 @@
-"""The mathematics of aggregation against hand-computed values, numpy, and a literal transcription of ARFL's equations."""
+"""Aggregation functions against values by hand, NumPy, and a literal form of ARFL's equations."""
 
 import numpy as np
 import pytest
@@ -11,16 +11,16 @@ from methods.toolkit.aggregation import (
     coordinate_median,
     median,
     order_statistics,
-    residual_fit,
+    fit_repeated_median,
     residual_reweighting,
-    uniform,
+    uniform_weights,
     weighted_mean,
 )
 
-ROWS = np.array(
-    [[0.10, 0.20, 0.15, 0.30, 5.0], [1, 2, 3, 4, 5], [-0.5, 0.4, 0.1, -0.2, 0.3]], dtype=np.float32
-)  # coordinates by models
-MODELS = torch.from_numpy(ROWS.T.copy())
+# Five models with three coordinates.
+MODELS = torch.tensor(
+    [[0.10, 0.20, 0.15, 0.30, 5.0], [1, 2, 3, 4, 5], [-0.5, 0.4, 0.1, -0.2, 0.3]]
+).T.contiguous()
 ALL_TRAINABLE = 10**9
 
 
@@ -33,7 +33,7 @@ def random_models(num_models: int, width: int) -> torch.Tensor:
 def literal_reweighting(
     matrix: np.ndarray, interval: float, delta: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One coordinate after the other, with explicit hat matrices, in float64."""
+    """ARFL coordinate by coordinate, with explicit hat matrices, in float64."""
     num_models, width = matrix.shape
     corrected, scores = matrix.astype(np.float64).copy(), np.zeros(num_models)
     x = np.arange(num_models)
@@ -64,8 +64,8 @@ def literal_reweighting(
 
 
 @pytest.mark.parametrize("size", range(1, 24))
-def test_order_statistics_equal_a_sort(size):
-    """Few distinct values, so that ties are frequent."""
+def test_order_statistics_equal_sort(size):
+    """Few distinct values make ties frequent."""
     rows = np.random.default_rng(size).integers(0, 6, (size, 200)).astype(np.float32)
     assert np.array_equal(
         np.stack(order_statistics(rows, tuple(range(size)))), np.sort(rows, axis=0)
@@ -73,49 +73,53 @@ def test_order_statistics_equal_a_sort(size):
     assert np.array_equal(median(rows), np.median(rows, axis=0))
     if size > 1:
         assert np.array_equal(
-            median(rows, leave_out=1), np.median(np.sort(rows, axis=0)[1:], axis=0)
+            median(rows, num_dropped=1), np.median(np.sort(rows, axis=0)[1:], axis=0)
         )
 
 
-def test_order_statistics_leave_their_input_alone():
+def test_order_statistics_keep_their_input():
     rows = np.random.default_rng(0).random((7, 9))
     before = rows.copy()
     median(rows)
     assert np.array_equal(rows, before)
 
 
-def test_median_of_the_example():
+def test_median_of_example():
     assert torch.allclose(coordinate_median(MODELS), torch.tensor([0.2, 3.0, 0.1]))
 
 
-def test_median_of_an_even_number_is_the_mean_of_the_middle_two():
-    """1, 2, 4, 9: the median is 3; torch.median would say 2."""
+def test_median_of_even_number_is_mean_of_middle_two():
+    """The median of 1, 2, 4, 9 is 3. torch.median returns 2."""
     matrix = torch.tensor([[9.0], [1.0], [4.0], [2.0]])
     assert coordinate_median(matrix).item() == 3.0
     assert matrix.median(0).values.item() == 2.0
 
 
-def test_median_over_several_blocks_equals_numpy():
-    matrix = random_models(10, 2 * aggregation.BLOCK + 17)
+def test_median_over_several_blocks():
+    matrix = random_models(10, 2 * aggregation.COLUMN_BLOCK_SIZE + 17)
     assert np.array_equal(coordinate_median(matrix).numpy(), np.median(matrix.numpy(), axis=0))
 
 
-def test_fit_of_the_example():
-    """First coordinate, sorted .1 .15 .2 .3 5: median of the five inner medians of slopes is .075, intercept .2 - 2 * .075 = .05; residuals .05 0
-    .025 .025 4.65, without the smallest .025 .025 .05 4.65, so MAD .0375 and scale 1.4826 * 2.25 * .0375 = .125094; the last model's confidence is
-    2 sqrt(2/5) sqrt(.4) * .125094 / 4.65 = .021522."""
-    fit = residual_fit(MODELS.numpy(), 2.0)
-    assert np.allclose(fit.slope, [0.075, 1.0, 0.25], atol=1e-6)
-    assert np.allclose(fit.intercept, [0.05, 1.0, -0.4], atol=1e-6)
-    assert np.allclose(fit.line[:, 0], [0.05, 0.20, 0.125, 0.275, 0.35], atol=1e-6)
+def test_fit_of_example():
+    """First coordinate by hand. Sorted values: .1 .15 .2 .3 5.
+
+    The median of the five inner medians of slopes is .075, the intercept .2 - 2 * .075 = .05.
+    Residuals in the order of the models: .05 0 .025 .025 4.65. Without the smallest, their median
+    is .0375, so the scale is 1.4826 * 2.25 * .0375 = .125094. The confidence of the last model is
+    2 sqrt(2/5) sqrt(.4) * .125094 / 4.65 = .021522.
+    """
+    fit = fit_repeated_median(MODELS.numpy(), 2.0)
+    ranks = np.array([[0, 2, 1, 3, 4], [0, 1, 2, 3, 4], [0, 4, 2, 1, 3]]).T
+    expected_line = np.array([0.05, 1.0, -0.4]) + np.array([0.075, 1.0, 0.25]) * ranks
+    assert np.allclose(fit.line, expected_line, atol=1e-6)
     assert np.allclose(
         fit.confidence, [[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1], [0.021522, 1, 1]], atol=1e-6
     )
     assert np.allclose(fit.spread, [0.437589, 0, 0], atol=1e-6)
 
 
-def test_reweighting_of_the_example():
-    """Scores .437589 for four models and .021522 * .437589 for the fifth: squared and normalised .249971 and .000116."""
+def test_reweighting_of_example():
+    """Scores .437589 (four models) and .021522 * .437589, squared and normalized."""
     corrected, weights = residual_reweighting(MODELS, 2.0, 0.1, ALL_TRAINABLE)
     assert np.allclose(weights, [0.249971] * 4 + [0.000116], atol=1e-6)
     assert torch.allclose(corrected[:, 0], torch.tensor([0.10, 0.20, 0.15, 0.30, 0.35]), atol=1e-6)
@@ -132,10 +136,14 @@ def test_reweighting_of_the_example():
         (10, 2.30627, [0.8090, 0.8669, 0.9079, 0.9342, 0.9471]),
     ],
 )
-def test_leverage_of_the_two_cohort_sizes(num_models, factor, roots):
-    """Under a narrow interval almost every confidence is below 1; it then equals Z sqrt(1 - h) scale / |residual|, which gives sqrt(1 - h) of the rank."""
+def test_leverage(num_models, factor, roots):
+    """sqrt(1 - h) of each rank, from confidences below 1.
+
+    A narrow interval makes almost all of them smaller than 1. They then equal
+    Z sqrt(1 - h) scale / |residual|.
+    """
     y = np.random.default_rng(0).standard_normal((num_models, 100))
-    fit = residual_fit(y, 1e-3)
+    fit = fit_repeated_median(y, 1e-3)
     residual = np.abs(y - fit.line)
     scale = factor * np.median(np.sort(residual, axis=0)[1:], axis=0)
     found = fit.confidence * residual / (1e-3 * np.sqrt(2 / num_models) * scale)
@@ -148,7 +156,7 @@ def test_leverage_of_the_two_cohort_sizes(num_models, factor, roots):
 
 @pytest.mark.parametrize("num_models", [4, 5, 9, 10])
 @pytest.mark.parametrize("delta", [0.1, 0.5])
-def test_reweighting_equals_the_literal_equations(num_models, delta):
+def test_reweighting_equals_literal_equations(num_models, delta):
     matrix = random_models(num_models, 40)
     matrix[0] *= 6
     corrected, weights = residual_reweighting(matrix, 2.0, delta, ALL_TRAINABLE)
@@ -157,8 +165,8 @@ def test_reweighting_equals_the_literal_equations(num_models, delta):
     assert np.allclose(weights, expected_weights, atol=2e-5)
 
 
-def test_reweighting_does_not_depend_on_threads_and_leaves_its_input_alone(monkeypatch):
-    matrix = random_models(10, 3 * aggregation.BLOCK + 5)
+def test_reweighting_is_independent_of_threads_and_keeps_its_input(monkeypatch):
+    matrix = random_models(10, 3 * aggregation.COLUMN_BLOCK_SIZE + 5)
     before = matrix.clone()
     results = []
     for cores in (1, 4):
@@ -174,7 +182,7 @@ def test_reweighting_does_not_depend_on_threads_and_leaves_its_input_alone(monke
 def test_blocks_change_rounding_only(monkeypatch):
     matrix = random_models(6, 1000)
     whole = residual_reweighting(matrix, 2.0, 0.1, 900)
-    monkeypatch.setattr(aggregation, "BLOCK", 64)
+    monkeypatch.setattr(aggregation, "COLUMN_BLOCK_SIZE", 64)
     parts = residual_reweighting(matrix, 2.0, 0.1, 900)
     assert torch.equal(whole.matrix, parts.matrix)
     assert np.allclose(whole.weights, parts.weights, atol=1e-12)
@@ -182,7 +190,7 @@ def test_blocks_change_rounding_only(monkeypatch):
 
 @given(st.permutations(range(7)))
 @settings(max_examples=20)
-def test_reweighting_follows_a_permutation_of_the_models(order):
+def test_reweighting_is_equivariant_to_model_order(order):
     matrix = random_models(7, 200)
     matrix[3] += 2
     straight, permuted = (
@@ -193,14 +201,14 @@ def test_reweighting_follows_a_permutation_of_the_models(order):
     assert torch.allclose(permuted.matrix, straight.matrix[order])
 
 
-def test_equal_models_get_equal_weights_and_stay():
+def test_equal_models_get_uniform_weights():
     matrix = random_models(1, 300).repeat(6, 1)
     corrected, weights = residual_reweighting(matrix, 2.0, 0.1, 200)
-    assert np.array_equal(weights, uniform(6))
+    assert np.array_equal(weights, uniform_weights(6))
     assert torch.equal(weighted_mean(corrected, weights), matrix[0])
 
 
-def test_a_model_far_away_loses_its_weight():
+def test_outlier_loses_its_weight():
     matrix = random_models(10, 500) * 0.01
     matrix[4] += 1e3
     corrected, weights = residual_reweighting(matrix, 2.0, 0.1, ALL_TRAINABLE)
@@ -209,7 +217,7 @@ def test_a_model_far_away_loses_its_weight():
     assert (weighted_mean(corrected, weights) - others.mean(0)).abs().max() < 0.05
 
 
-def test_a_finite_model_near_the_limit_of_floats_is_survived():
+def test_largest_float_does_not_overflow():
     matrix = random_models(5, 100)
     matrix[2] = torch.finfo(torch.float32).max
     corrected, weights = residual_reweighting(matrix, 2.0, 0.1, ALL_TRAINABLE)
@@ -218,17 +226,20 @@ def test_a_finite_model_near_the_limit_of_floats_is_survived():
 
 
 @pytest.mark.parametrize("num_models", [1, 2])
-def test_fewer_than_three_models_are_averaged(num_models):
+def test_fewer_than_three_models_get_uniform_weights(num_models):
     matrix = random_models(num_models, 20)
     corrected, weights = residual_reweighting(matrix, 2.0, 0.1, ALL_TRAINABLE)
     assert torch.equal(corrected, matrix)
-    assert np.array_equal(weights, uniform(num_models))
+    assert np.array_equal(weights, uniform_weights(num_models))
 
 
 @pytest.mark.parametrize(("num_trainable", "smallest"), [(1, -1.0), (0, 1.0)])
-def test_corrected_statistics_stay_above_the_smallest_client_value(num_trainable, smallest):
-    """1 1 3 5 7 9 11: slope 2, line -1 1 3 5 7 9 11. All residuals but the first are 0, so the scale is tiny and the first value is replaced by -1: right for a
-    weight, fatal for a variance, which is held at 1."""
+def test_corrected_buffers_stay_above_models_minimum(num_trainable, smallest):
+    """Values 1 1 3 5 7 9 11 give the line -1 1 3 5 7 9 11.
+
+    All residuals but the first are 0, so the first value is replaced by -1. This is valid for a
+    weight, but not for a variance, which is clamped to 1.
+    """
     corrected, _ = residual_reweighting(
         torch.tensor([[1.0], [1.0], [3.0], [5.0], [7.0], [9.0], [11.0]]), 2.0, 0.1, num_trainable
     )

@@ -1,4 +1,4 @@
-"""Schedules over rounds against the papers' 100 rounds."""
+"""Schedules over rounds."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def spec(rounds):
 
 
 @pytest.mark.parametrize(
-    ("share", "rounds", "expected"),
+    ("fraction", "rounds", "expected"),
     [
         (0.1, 100, 10),
         (0.2, 100, 20),
@@ -23,8 +23,8 @@ def spec(rounds):
         (0.0, 100, 0),
     ],
 )
-def test_shares_give_the_papers_rounds(share, rounds, expected):
-    assert rounds_from_fraction(share, spec(rounds)) == expected
+def test_fraction_of_rounds(fraction, rounds, expected):
+    assert rounds_from_fraction(fraction, spec(rounds)) == expected
 
 
 def test_ramp():
@@ -33,8 +33,8 @@ def test_ramp():
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 10])
-def test_forget_rate_is_co_teachings_schedule(length):
-    """The released code: linspace(0, tau, T_k) for the first T_k steps, tau after."""
+def test_forget_rate_equals_released_schedule(length):
+    """Co-teaching's code uses linspace(0, tau, T_k) in the first T_k steps, then tau."""
     expected = np.concatenate([np.linspace(0, 0.45, length), np.full(20 - length, 0.45)])
     assert [forget_rate(r, length, 0.45) for r in range(20)] == pytest.approx(expected)
 
@@ -43,5 +43,5 @@ def test_forget_rate_is_co_teachings_schedule(length):
     ("size", "rate", "kept"),
     [(10, 0.0, 10), (10, 0.9, 1), (10, 0.7, 3), (128, 0.2, 102), (1, 0.5, 1), (3, 0.4, 1)],
 )
-def test_keep_count(size, rate, kept):
+def test_num_kept(size, rate, kept):
     assert num_kept(size, rate) == kept

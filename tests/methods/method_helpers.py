@@ -1,0 +1,30 @@
+"""Helpers to call the client-side hooks of a method without a runner."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from methods.core.contract import Client, LocalTask, Method, Payload, Reply, RoundContext
+
+
+def make_task(
+    client: Client,
+    models: Tensor | Mapping[str, Tensor],
+    ctx: RoundContext,
+    shared: Mapping[str, Any] | None = None,
+) -> LocalTask:
+    """A client task. A single parameter vector is the model named "model"."""
+    named = models if isinstance(models, Mapping) else {"model": models}
+    return LocalTask(client, Payload(named, shared or {}), ctx)
+
+
+def run_local_update(
+    method: Method,
+    client: Client,
+    models: Tensor | Mapping[str, Tensor],
+    ctx: RoundContext,
+    shared: Mapping[str, Any] | None = None,
+) -> Reply:
+    """The reply of one local update."""
+    return method.local_update(make_task(client, models, ctx, shared))
