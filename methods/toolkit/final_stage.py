@@ -1,166 +1,194 @@
-"""Gives the last stage of a method to another registered method (FedCorr, Sections 3.4 and 4.2, Fig. 4)."""
+"""Delegation of a method's final stage to another method (FedCorr, Sections 3.4 and 4.2, Fig. 4)."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from methods.core import registry
-from methods.core.contract import Client, ClientPool, Payload, Reply, RoundContext, TaskSpec
+from methods.core.contract import (
+    ClientPool,
+    LocalTask,
+    Method,
+    Payload,
+    PayloadFunction,
+    Reply,
+    RoundContext,
+    ServerState,
+    TaskFunction,
+    TaskSpec,
+)
+from methods.core.errors import UserError
 from methods.fedavg import FedAvg
 
-TASK = "handed_over_task"  # key of a payload that names the successor's task
+DELEGATED_TASK_KEY = "delegated_task"  # key of a payload: name of the delegate's client task
 
 
-def successors() -> list[str]:
-    """Methods that can take over: one network, and rounds like FedAvg's."""
+def final_stage_methods() -> list[str]:
+    """Names of the methods that can run a final stage: one model, and the stages of FedAvg."""
     return [
         info.name
         for info in registry.list_methods()
-        if info.num_models == 1 and getattr(info.cls, "stage", None) is FedAvg.stage
+        if info.num_models == 1 and info.cls.stage is FedAvg.stage
     ]
 
 
 class DelegatedClientPool:
-    """The fleet as the successor sees it: its first model is the one it takes over, and its tasks travel under the name of one task of its host."""
+    """Client pool passed to the delegate.
 
-    def __init__(
-        self,
-        fleet: ClientPool,
-        models: Mapping[str, Tensor],
-        host_task: Callable[[Client, Payload, RoundContext], Reply],
-    ):
-        self._fleet, self._models, self._host_task = fleet, list(models.values()), host_task
-        self.num_clients, self.sizes = fleet.num_clients, fleet.sizes
+    Its initial weights are the host's current models. It wraps the delegate's client tasks in one
+    client task of the host.
+    """
 
-    def ask(
+    def __init__(self, pool: ClientPool, models: Mapping[str, Tensor], host_task: TaskFunction):
+        self._pool, self._models, self._host_task = pool, list(models.values()), host_task
+        self.num_clients, self.client_sizes = pool.num_clients, pool.client_sizes
+
+    def run_task(
         self,
         ids: Sequence[int],
-        task: Callable[[Client, Payload, RoundContext], Reply],
-        payload: Callable[[int, RoundContext], Payload],
+        task: TaskFunction,
+        payload: PayloadFunction,
         ctx: RoundContext,
         participation: bool = False,
     ) -> list[Reply]:
-        def addressed(client_id: int, ctx: RoundContext) -> Payload:
-            sent = payload(client_id, ctx)
-            return Payload(sent.models, {**sent.shared, TASK: task.__name__})
+        def named_payload(client_id: int, ctx: RoundContext) -> Payload:
+            models, shared = payload(client_id, ctx)
+            return Payload(models, {**shared, DELEGATED_TASK_KEY: task.__name__})
 
-        return self._fleet.ask(ids, self._host_task, addressed, ctx, participation)
+        return self._pool.run_task(ids, self._host_task, named_payload, ctx, participation)
 
     def initial_weights(self, index: int = 0) -> Tensor:
         return self._models[index].clone()
 
     def labels(self, client_id: int) -> Tensor:
-        return self._fleet.labels(client_id)
+        return self._pool.labels(client_id)
 
     def state(self, client_id: int) -> Mapping[str, Any]:
-        return self._fleet.state(client_id)
+        return self._pool.state(client_id)
+
+
+@dataclass(kw_only=True)
+class DelegatingState(ServerState):
+    """Server state of a method with a delegated final stage."""
+
+    delegate: ServerState | None = None  # state of the delegate; None before the final stage
 
 
 class FinalStageDelegation(FedAvg):
-    """Base of methods whose stage `final_stage` may run under another method, `params.final`; with `fedavg` the method's own hooks do it.
+    """Base of methods whose stage `final_stage` can run under another method, `params.final`.
 
-    The successor is built with its registered defaults and set up when its stage begins: its model is the one it finds, its state is empty, its rounds count
-    from 0. It lies in the private state as it is, so a checkpoint holds all of it. Subclasses call these hooks through `super()`.
+    The delegate has its registered default parameters. It starts from the current model with empty
+    state, and its rounds count from 0. With `final=fedavg` the host runs the stage itself.
+    Subclasses call these hooks through `super()`.
     """
 
     final_stage: ClassVar[str]
+    state: DelegatingState
 
     def final_rounds(self, spec: TaskSpec) -> tuple[int, int]:
-        """The first round of the last stage, and its number of rounds. Follows from the parameters and `spec` alone: clients ask, too."""
+        """First round and number of rounds of the final stage.
+
+        Follows from the parameters and `spec`, because clients call it, too.
+        """
         raise NotImplementedError
 
-    # --- server -------------------------------------------------------------------------------------------------------------------------
+    # Server side
 
-    def check(self, spec: TaskSpec) -> None:
-        super().check(spec)
-        if self._hands_over and self.final_rounds(spec)[1]:
+    def validate(self, spec: TaskSpec) -> None:
+        super().validate(spec)
+        if self._delegates and self.final_rounds(spec)[1]:
             try:
-                self._build().check(self._final_spec(spec))
-            except ValueError as error:
-                raise ValueError(f"method.final={self.params.final}: {error}") from error
+                self._build_final_method().validate(self._final_spec(spec))
+            except UserError as error:
+                raise UserError(f"method.final={self.params.final}: {error}") from error
 
-    def oracle(self) -> str:
-        return self._build().oracle() if self._hands_over else ""
+    def oracle_reason(self) -> str:
+        return self._build_final_method().oracle_reason() if self._delegates else ""
 
-    def select(self, fleet: ClientPool, ctx: RoundContext) -> Sequence[int]:
-        if not self.is_handed_over(ctx):
-            return super().select(fleet, ctx)
-        if "successor" not in self._private:
-            successor = self._build()
-            successor.setup(
-                self._final_spec(self.spec), self._view(fleet), self._final_context(ctx)
-            )
-            self._private["successor"] = successor
-        return self._private["successor"].select(self._view(fleet), self._final_context(ctx))
+    def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
+        super().setup(spec, pool, ctx)
+        self._final_method = self._build_final_method()
+        if self._delegates:
+            self._final_method.setup(self._final_spec(spec), self._delegated_pool(pool), ctx)
 
-    def before_round(self, fleet: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
-        if self.is_handed_over(ctx):
-            self._private["successor"].before_round(
-                self._view(fleet), ids, self._final_context(ctx)
+    def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
+        if not self.is_delegated(ctx):
+            return super().select_clients(pool, ctx)
+        pool, ctx = self._delegated_pool(pool), self._final_context(ctx)
+        if self.state.delegate is None:
+            self.state.delegate = self._final_method.initial_state(pool, ctx)
+        return self._delegate.select_clients(pool, ctx)
+
+    def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
+        if self.is_delegated(ctx):
+            self._delegate.before_round(
+                self._delegated_pool(pool), ids, self._final_context(ctx)
             )
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
-        if self.is_handed_over(ctx):
-            return self._private["successor"].payload(client_id, self._final_context(ctx))
+        if self.is_delegated(ctx):
+            return self._delegate.payload(client_id, self._final_context(ctx))
         return super().payload(client_id, ctx)
 
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
-        if not self.is_handed_over(ctx):
+        if not self.is_delegated(ctx):
             return super().aggregate(replies, ctx)
-        successor = self._private["successor"]
-        successor.aggregate(replies, self._final_context(ctx))
-        self.models = successor.models
+        delegate = self._delegate
+        delegate.aggregate(replies, self._final_context(ctx))
+        self.state.models = delegate.state.models
 
-    def after_round(self, fleet: ClientPool, ctx: RoundContext) -> None:
-        if self.is_handed_over(ctx):
-            self._private["successor"].after_round(self._view(fleet), self._final_context(ctx))
+    def after_round(self, pool: ClientPool, ctx: RoundContext) -> None:
+        if self.is_delegated(ctx):
+            self._delegate.after_round(self._delegated_pool(pool), self._final_context(ctx))
 
-    def serving(self) -> Mapping[str, Tensor]:
-        return (
-            self._private["successor"].serving()
-            if "successor" in self._private
-            else super().serving()
-        )
+    def eval_models(self) -> Mapping[str, Tensor]:
+        return super().eval_models() if self.state.delegate is None else self._delegate.eval_models()
 
-    # --- client -------------------------------------------------------------------------------------------------------------------------
+    # Client side
 
-    def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        if self.is_handed_over(ctx):
-            return self._build().local_update(client, payload, self._final_context(ctx))
-        return super().local_update(client, payload, ctx)
+    def local_update(self, task: LocalTask) -> Reply:
+        if not self.is_delegated(task.ctx):
+            return super().local_update(task)
+        task = replace(task, ctx=self._final_context(task.ctx))
+        return self._build_final_method().local_update(task)
 
-    def successor_task(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        """The client's end of `DelegatedClientPool.ask`; `ctx` is the successor's."""
-        shared = dict(payload.shared)
-        task = getattr(self._build(), shared.pop(TASK))
-        return task(client, Payload(payload.models, shared), ctx)
+    def successor_task(self, task: LocalTask) -> Reply:
+        """Run a client task of the delegate. `task.ctx` is the delegate's."""
+        shared = dict(task.payload.shared)
+        run = getattr(self._build_final_method(), shared.pop(DELEGATED_TASK_KEY))
+        reply: Reply = run(replace(task, payload=Payload(task.payload.models, shared)))
+        return reply
 
-    # --- both ---------------------------------------------------------------------------------------------------------------------------
+    # Both sides
 
-    def is_handed_over(self, ctx: RoundContext) -> bool:
-        return self._hands_over and ctx.stage == self.final_stage
+    def is_delegated(self, ctx: RoundContext) -> bool:
+        """True in the final stage if another method runs it."""
+        return self._delegates and ctx.stage == self.final_stage
 
     @property
-    def _hands_over(self) -> bool:
-        return self.params.final != FedAvg.name
+    def _delegates(self) -> bool:
+        return bool(self.params.final != FedAvg.name)
 
-    def _build(self) -> FedAvg:
-        method = registry.build(self.params.final, {})
-        assert isinstance(method, FedAvg)
-        return method
+    @property
+    def _delegate(self) -> Method:
+        """The delegate, with the state that a checkpoint may have restored."""
+        assert self.state.delegate is not None, "the final stage has not started"
+        self._final_method.state = self.state.delegate
+        return self._final_method
 
-    def _view(self, fleet: ClientPool) -> DelegatedClientPool:
-        return DelegatedClientPool(fleet, self.models, self.successor_task)
+    def _build_final_method(self) -> Method:
+        return registry.build(self.params.final, {})
+
+    def _delegated_pool(self, pool: ClientPool) -> DelegatedClientPool:
+        return DelegatedClientPool(pool, self.state.models, self.successor_task)
 
     def _final_spec(self, spec: TaskSpec) -> TaskSpec:
         return replace(spec, participations=self.final_rounds(spec)[1] * spec.clients_per_round)
 
     def _final_context(self, ctx: RoundContext) -> RoundContext:
+        first_round, _ = self.final_rounds(ctx.spec)
         return replace(
-            ctx,
-            round=ctx.round - self.final_rounds(ctx.spec)[0],
-            stage="train",
-            spec=self._final_spec(ctx.spec),
+            ctx, round=ctx.round - first_round, stage="train", spec=self._final_spec(ctx.spec)
         )

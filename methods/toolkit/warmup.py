@@ -1,47 +1,46 @@
-"""Methods made for one machine, moved to clients as FedCorr's appendix B does it: rounds of FedAvg first, then fewer and longer visits."""
+"""Base of centralized methods adapted to federated learning as in FedCorr, appendix B.
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+FedAvg warm-up rounds come first, then fewer rounds with more local epochs.
+"""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from methods.core.contract import ClientPool, RoundContext, TaskSpec
+from methods.core.params import Fraction, parameters
 from methods.fedavg import FedAvg
 
 
-@dataclass(frozen=True)
+@parameters
 class WarmupParams:
-    budget_share: float = 0.1  # share of the participations that is used, because the visits after the warm-up are longer
-    warmup_share: float = 0.2  # share of the rounds that are plain FedAvg
+    """Parameters of all methods with FedAvg warm-up."""
 
-    def __post_init__(self) -> None:
-        if not 0 < self.budget_share <= 1:
-            raise ValueError(
-                f"method.budget_share={self.budget_share} is not legal; legal: above 0, at most 1"
-            )
-        if not 0 <= self.warmup_share <= 1:
-            raise ValueError(f"method.warmup_share={self.warmup_share} is not legal; legal: 0 to 1")
+    budget_share: Annotated[float, Field(gt=0, le=1)] = 0.1  # fraction of the budget that is used
+    warmup_share: Fraction = 0.2  # fraction of the rounds that are FedAvg
 
 
 class WarmupMethod(FedAvg):
-    """Base of JointOpt and DivideMix: a budget of its own, and the stages `warmup` and `own_stage`."""
+    """FedAvg in the stage `warmup`, followed by the stage `main_stage`."""
 
-    params: Any  # WarmupParams and what the method adds
-    own_stage: ClassVar[str]
+    params: WarmupParams
+    main_stage: ClassVar[str]
 
-    def setup(self, spec: TaskSpec, fleet: ClientPool, ctx: RoundContext) -> None:
-        super().setup(spec, fleet, ctx)
+    def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
+        super().setup(spec, pool, ctx)
         self.rounds = self.num_rounds(spec)
         self.planned_participations = self.rounds * spec.clients_per_round
 
     def stage(self, round: int) -> str | None:
         if round >= self.rounds:
             return None
-        return "warmup" if round < self.num_warmup(self.spec) else self.own_stage
+        return "warmup" if round < self.num_warmup_rounds(self.spec) else self.main_stage
 
     def num_rounds(self, spec: TaskSpec) -> int:
-        """Those that the share of the budget pays for; one at least, which any legal budget does."""
-        return max(
-            int(self.params.budget_share * spec.participations + 1e-9) // spec.clients_per_round, 1
-        )
+        """Number of rounds within the budget fraction; at least one."""
+        budget = int(self.params.budget_share * spec.participations + 1e-9)
+        return max(budget // spec.clients_per_round, 1)
 
-    def num_warmup(self, spec: TaskSpec) -> int:
+    def num_warmup_rounds(self, spec: TaskSpec) -> int:
+        """Number of FedAvg rounds at the start."""
         return round(self.params.warmup_share * self.num_rounds(spec))
