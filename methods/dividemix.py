@@ -143,7 +143,9 @@ class DivideMix(WarmupMethod):
 
         def batch_loss(batch: Batch) -> Tensor:
             x, u = two_views(batch), two_views(next(partners)) if partners is not None else ()
-            guessed = [sharpen(mean_prediction(u, model, other), params.temperature)] * 2 if u else []
+            guessed = (
+                [sharpen(mean_prediction(u, model, other), params.temperature)] * 2 if u else []
+            )
             trust = clean[batch.index, None]
             given = one_hot(batch.y, client.num_classes)
             refined = sharpen(

@@ -1,6 +1,7 @@
-"""FedCorr (Xu, Chen, Quek and Chong, CVPR 2022): find noisy clients by the dimension of their predictions, correct their labels, train on."""
+"""FedCorr (Xu, Chen, Quek and Chong, CVPR 2022): multi-stage label correction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,78 +11,88 @@ from torch import Tensor
 from methods.core import training
 from methods.core.contract import (
     Batch,
-    Client,
     ClientPool,
     Diagnosis,
     DivergenceError,
+    LocalTask,
     Payload,
     Reply,
     RoundContext,
     TaskSpec,
 )
+from methods.core.errors import UserError, invalid
 from methods.core.flat_model import FlatModel
 from methods.core.registry import register
 from methods.core.streams import numpy_generator
-from methods.fedcorr.params import FedCorrParams, make_plan
-from methods.toolkit import mixture, mixup
-from methods.toolkit.final_stage import FinalStageDelegation
+from methods.fedcorr.params import FedCorrParams, make_schedule
+from methods.fedcorr.relabeling import (
+    add_proximal_grad,
+    largest_loss_indices,
+    relabel,
+    relabel_count,
+    sample_losses,
+)
+from methods.toolkit import mixup
+from methods.toolkit.final_stage import DelegatingState, FinalStageDelegation
 from methods.toolkit.lid import lid
-from methods.toolkit.losses import cross_entropy, one_hot, softmax_twice_loss
+from methods.toolkit.losses import cross_entropy, one_hot
+from methods.toolkit.mixture import split_by_gmm
 
 
-def relabel_count(num_samples: int, noise_level: float, pi: float) -> int:
-    """Truncates the product in this order, as the released code does: 44 samples, 30 of them noisy, pi = .5 give 14."""
-    return int(num_samples * noise_level * pi)
+@dataclass(kw_only=True)
+class FedCorrState(DelegatingState):
+    """Server state of FedCorr."""
 
-
-def largest(losses: Tensor, pool: Tensor, count: int) -> Tensor:
-    """Positions of the `count` largest losses among the samples of a bool mask."""
-    return losses.masked_fill(~pool, -torch.inf).topk(min(count, int(pool.sum()))).indices
-
-
-def relabel(
-    labels: Tensor, candidates: Tensor, probabilities: Tensor, theta: float
-) -> tuple[Tensor, int]:
-    """New labels, where the candidates get the likeliest class if its probability exceeds theta; and how many changed."""
-    confidence, predicted = probabilities[candidates].max(1)
-    sure = confidence > theta
-    new = labels.clone()
-    new[candidates[sure]] = predicted[sure]
-    return new, int((new != labels).sum())
-
-
-def proximal_pull(net: FlatModel, batch: Batch, strength: float, form: str) -> None:
-    """Adds the gradient of strength * |w - w_t| (l2) or strength * |w - w_t|^2 (l2sq) to the network's."""
-    if form == "l2sq":
-        net.grad.add_(net.drift, alpha=2 * strength)
-    elif batch.step > 0:
-        drift = net.drift
-        net.grad.add_(drift, alpha=strength / max(float(drift.norm()), 1e-12))
+    lid: np.ndarray  # (K,) LID scores of the current iteration
+    cumulative_lid: np.ndarray  # (K,) sum of the LID scores over the finished iterations
+    noise_levels: np.ndarray  # (K,) mu_hat, estimated noise levels
+    iteration: int = 0  # number of finished iterations
+    mixture: dict[str, np.ndarray] = field(default_factory=dict)  # of the last iteration
+    noisy: list[int] = field(default_factory=list)  # S_n, noisy clients of the last iteration
+    relabeled: int = 0  # number of labels that the last relabeling changed
+    participations_since_iteration: int = 0  # upper bound, since the end of the last iteration
 
 
 @register(family="label correction", paper="Xu et al., CVPR 2022")
 class FedCorr(FinalStageDelegation):
-    """Identifies noisy clients by LID, relabels their samples, finetunes on clean clients, then trains on all.
+    """Identifies noisy clients by LID, relabels their samples, finetunes on clean clients.
 
-    Stages: `preprocessing` (one client after the other, each starting from the model the one before it left; at the end of each iteration mixtures
-    find noisy clients, their noise levels and their noisy samples, part of which get the global model's labels), `finetuning` (clean clients
-    only; then every confident prediction becomes a label on noisy clients), `training` (all clients; `final` names another method for it).
+    Stages:
 
-    Deviations: where released code and paper differ, `profile=official` (default) follows the code, `profile=paper` the text; the seven switches
-    from `prox` to `score_view` depart from either one by one. The text names no view for scoring: plain images in its profile are our choice. The
-    code's strict comparison with theta, `mu <= kappa`, and confidence threshold in the second relabelling hold in both. Mixtures take the run's seed, as the
-    code does. Ours: LID uses the neighbours there are when a client has no more than k samples; clients are shuffled explicitly in each iteration, also
-    without fraction scheduling, where the code would visit some twice and some never; when no client is below kappa, the least noisy cohort is finetuned
-    on (the code fails); T_1 is cut when it would take more than half the budget. Taking a stage away leaves its share of the budget unspent, as the
-    supplement says of finetuning (C.6); for usual training nothing is said. A successor named by `final` starts from the finetuned model with its registered
-    defaults, empty state and round 0, and without mixup; the paper says none of this.
+    1. `preprocessing`: clients train one after the other, each from the model of the previous one.
+       At the end of each iteration over all clients, Gaussian mixtures identify noisy clients, their
+       noise levels and their noisy samples. Some noisy samples get the label that the global model
+       predicts.
+    2. `finetuning`: clean clients train. Then every confident prediction replaces a label on noisy
+       clients.
+    3. `training`: all clients train. `final` can name another method for this stage.
+
+    Deviations:
+
+    1. Where the official code and the paper differ, `profile=official` (default) follows the code
+       and `profile=paper` the text. The seven options from `prox` to `score_view` change either
+       profile.
+    2. The paper does not name a view for scoring. Its profile uses plain images.
+    3. Both profiles take from the code the strict comparison with theta, the condition mu <= kappa,
+       and the confidence threshold of the second relabeling.
+    4. The mixtures use the seed of the run, as in the code.
+    5. LID uses the neighbors that exist if a client has no more than k samples.
+    6. The clients are shuffled explicitly in each iteration. Without fraction scheduling, the code
+       can train some clients twice and others never.
+    7. If no client is below kappa, finetuning uses the least noisy cohort. The code fails.
+    8. T_1 is reduced if it needs more than half of the budget.
+    9. A disabled stage leaves its part of the budget unspent. The supplement says so for finetuning
+       (C.6); for the third stage it says nothing.
+    10. The method named by `final` starts from the finetuned model with its registered defaults,
+        empty state, round 0 and without mixup. The paper does not specify this.
     """
 
     name = "fedcorr"
     Params = FedCorrParams
     params: FedCorrParams
+    state: FedCorrState
     final_stage = "training"
-    client_state = "the last loss of every sample, and which samples are held to be noisy"
+    client_state_doc = "last loss of every sample, and the predicted noisy samples"
     fedavg_equivalent_params: ClassVar = {
         "iterations": 0,
         "finetuning": False,
@@ -89,243 +100,215 @@ class FedCorr(FinalStageDelegation):
         "mixup": False,
     }
 
-    # --- server -------------------------------------------------------------------------------------------------------------------------
+    # Server side
 
-    def check(self, spec: TaskSpec) -> None:
+    def validate(self, spec: TaskSpec) -> None:
         if self.params.iterations and spec.num_clients > spec.participations:
-            raise ValueError(
-                f"budget.participations={spec.participations} is less than one visit of every client; legal: at least "
-                f"federation.num_clients={spec.num_clients}, or method.iterations=0"
-            )
-        super().check(spec)
-        plan = make_plan(self.params, spec)
-        if plan.before_training + plan.training == 0:
-            raise ValueError(
-                "method.iterations=0 with finetuning=false and usual_training=false leaves nothing to do; legal: at least one stage"
-            )
+            least = f"at least federation.num_clients={spec.num_clients}, or method.iterations=0"
+            raise invalid("budget.participations", spec.participations, least)
+        super().validate(spec)
+        schedule = make_schedule(self.params, spec)
+        if schedule.rounds_before_training + schedule.training == 0:
+            raise UserError("all FedCorr stages are disabled; enable at least one")
 
-    def setup(self, spec: TaskSpec, fleet: ClientPool, ctx: RoundContext) -> None:
-        super().setup(spec, fleet, ctx)
-        self.plan = make_plan(self.params, spec)
-        self.rounds = self.plan.before_training + self.plan.training
+    def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
+        self.schedule = make_schedule(self.params, spec)
+        super().setup(spec, pool, ctx)
+        self.rounds = self.schedule.rounds_before_training + self.schedule.training
+        later_rounds = self.schedule.finetuning + self.schedule.training
         self.planned_participations = (
-            self.plan.iterations * spec.num_clients
-            + (self.plan.finetuning + self.plan.training) * spec.clients_per_round
+            self.schedule.iterations * spec.num_clients + later_rounds * spec.clients_per_round
         )
-        self._private = {
-            "iteration": 0,  # finished ones
-            "lid": np.zeros(spec.num_clients),
-            "cumulative_lid": np.zeros(spec.num_clients),
-            "mixture": {},
-            "noisy": [],  # S_n of the last iteration
-            "noise_levels": np.zeros(spec.num_clients),  # mu_hat
-            "relabelled": 0,
-            "visits_since": 0,  # the last iteration's end
-        }
+
+    def initial_state(self, pool: ClientPool, ctx: RoundContext) -> FedCorrState:
+        return FedCorrState(
+            super().initial_state(pool, ctx).models,
+            lid=np.zeros(pool.num_clients),
+            cumulative_lid=np.zeros(pool.num_clients),
+            noise_levels=np.zeros(pool.num_clients),
+        )
 
     def final_rounds(self, spec: TaskSpec) -> tuple[int, int]:
-        plan = make_plan(self.params, spec)
-        return plan.before_training, plan.training
+        schedule = make_schedule(self.params, spec)
+        return schedule.rounds_before_training, schedule.training
 
     def stage(self, round: int) -> str | None:
-        if round < self.plan.preprocessing:
+        if round < self.schedule.preprocessing_rounds:
             return "preprocessing"
-        if round < self.plan.before_training:
+        if round < self.schedule.rounds_before_training:
             return "finetuning"
         return "training" if round < self.rounds else None
 
-    def select(self, fleet: ClientPool, ctx: RoundContext) -> Sequence[int]:
+    def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
+        if ctx.stage == "training":
+            return super().select_clients(pool, ctx)
+        size = self.spec.clients_per_round
         if ctx.stage == "preprocessing":
-            iteration, turn = divmod(ctx.round, self.plan.rounds_per_iteration)
-            order = numpy_generator(ctx.seed, "visiting order", iteration).permutation(
-                fleet.num_clients
-            )
-            size = 1 if self.params.fraction_scheduling else self.spec.clients_per_round
-            return [int(k) for k in np.sort(order[turn * size : (turn + 1) * size])]
-        if ctx.stage == "finetuning":
-            levels = self._private["noise_levels"]
+            iteration, turn = divmod(ctx.round, self.schedule.rounds_per_iteration)
+            rng = numpy_generator(ctx.seed, "visiting order", iteration)
+            size = 1 if self.params.fraction_scheduling else size
+            cohort = rng.permutation(pool.num_clients)[turn * size : (turn + 1) * size]
+        else:
+            levels = self.state.noise_levels
             clean = np.flatnonzero(levels <= self.params.kappa)
-            if len(clean) == 0:
-                return [
-                    int(k)
-                    for k in np.sort(
-                        np.argsort(levels, kind="stable")[: self.spec.clients_per_round]
-                    )
-                ]
-            cohort = ctx.rng("select").choice(
-                clean, size=min(self.spec.clients_per_round, len(clean)), replace=False
-            )
-            return [int(k) for k in np.sort(cohort)]
-        return super().select(fleet, ctx)
+            if len(clean):
+                cohort = ctx.rng("select").choice(clean, size=min(size, len(clean)), replace=False)
+            else:
+                cohort = np.argsort(levels, kind="stable")[:size]
+        return [int(k) for k in np.sort(cohort)]
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
         if ctx.stage == "preprocessing":
-            return Payload(
-                self.models, {"noise_level": float(self._private["noise_levels"][client_id])}
-            )
+            noise_level = float(self.state.noise_levels[client_id])
+            return Payload(self.state.models, {"noise_level": noise_level})
         return super().payload(client_id, ctx)
 
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
         super().aggregate(replies, ctx)
         if ctx.stage == "preprocessing":
             for reply in replies:
-                self._private["lid"][reply.client_id] = reply.values["lid"]
+                self.state.lid[reply.client_id] = reply.values["lid"]
 
-    def after_round(self, fleet: ClientPool, ctx: RoundContext) -> None:
-        self._private["visits_since"] += (
-            1
-            if ctx.stage == "preprocessing" and self.params.fraction_scheduling
-            else self.spec.clients_per_round
-        )
-        if ctx.stage == "preprocessing" and (ctx.round + 1) % self.plan.rounds_per_iteration == 0:
-            self._end_iteration(fleet, ctx)
-        elif (
-            ctx.stage == "finetuning"
-            and ctx.round + 1 == self.plan.before_training
-            and self.params.correction
-        ):
-            noisy = self._private["noisy"]
-            if self.params.switches.stage2_relabel == "kappa":
-                noisy = [
-                    int(k)
-                    for k in np.flatnonzero(self._private["noise_levels"] > self.params.kappa)
-                ]
-            replies = fleet.ask(
-                noisy, self.relabel_confident, lambda k, ctx: Payload(self.models, {}), ctx
-            )
-            self._private["relabelled"] = sum(reply.values["relabelled"] for reply in replies)
-        super().after_round(fleet, ctx)
+    def after_round(self, pool: ClientPool, ctx: RoundContext) -> None:
+        is_single = ctx.stage == "preprocessing" and self.params.fraction_scheduling
+        self.state.participations_since_iteration += 1 if is_single else self.spec.clients_per_round
+        next_round = ctx.round + 1
+        if ctx.stage == "preprocessing":
+            if next_round % self.schedule.rounds_per_iteration == 0:
+                self._end_iteration(pool, ctx)
+        elif ctx.stage == "finetuning" and next_round == self.schedule.rounds_before_training:
+            if self.params.correction:
+                self._relabel_after_finetuning(pool, ctx)
+        super().after_round(pool, ctx)
 
-    def _end_iteration(self, fleet: ClientPool, ctx: RoundContext) -> None:
+    def _end_iteration(self, pool: ClientPool, ctx: RoundContext) -> None:
         """Steps 1 to 3 of Section 3.2: noisy clients, their noise levels, their labels."""
-        state = self._private
-        if not np.isfinite(state["lid"]).all():
+        state = self.state
+        if not np.isfinite(state.lid).all():
             raise DivergenceError(
                 f"round {ctx.round} ({ctx.stage}): the LID score of a client is not finite"
             )
-        state["iteration"] += 1
-        state["visits_since"] = 0
-        state["cumulative_lid"] = state["cumulative_lid"] + state["lid"]
-        split = mixture.split_by_gmm(state["cumulative_lid"], ctx.seed)
-        state["mixture"] = {
+        state.iteration += 1
+        state.participations_since_iteration = 0
+        state.cumulative_lid = state.cumulative_lid + state.lid
+        split = split_by_gmm(state.cumulative_lid, ctx.seed)
+        state.mixture = {
             "means": split.means,
             "variances": split.variances,
             "weights": split.weights,
         }
-        state["noisy"] = [int(k) for k in np.flatnonzero(split.is_high)]
-        models = self.models if self.params.correction else {}
-        replies = fleet.ask(state["noisy"], self.examine, lambda k, ctx: Payload(models, {}), ctx)
-        state["noise_levels"] = np.zeros(fleet.num_clients)
+        state.noisy = [int(k) for k in np.flatnonzero(split.is_high)]
+        models = state.models if self.params.correction else {}
+        replies = pool.run_task(state.noisy, self.examine, lambda k, ctx: Payload(models, {}), ctx)
+        state.noise_levels = np.zeros(pool.num_clients)
         for reply in replies:
-            state["noise_levels"][reply.client_id] = reply.values["noise_level"]
-        state["relabelled"] = sum(reply.values["relabelled"] for reply in replies)
+            state.noise_levels[reply.client_id] = reply.values["noise_level"]
+        state.relabeled = sum(reply.values["relabelled"] for reply in replies)
 
-    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
-        state = self._private
-        if self.plan.iterations == 0:
+    def _relabel_after_finetuning(self, pool: ClientPool, ctx: RoundContext) -> None:
+        state, noisy = self.state, self.state.noisy
+        if self.params.options.stage2_relabel == "kappa":
+            noisy = [int(k) for k in np.flatnonzero(state.noise_levels > self.params.kappa)]
+        replies = pool.run_task(
+            noisy, self.relabel_confident, lambda k, ctx: Payload(state.models, {}), ctx
+        )
+        state.relabeled = sum(reply.values["relabelled"] for reply in replies)
+
+    def diagnose(self, pool: ClientPool) -> Diagnosis:
+        state = self.state
+        if self.schedule.iterations == 0:
             return Diagnosis()
         values = {
-            "iterations": self.plan.iterations,
-            "iteration": state["iteration"],
-            "relabelled": state["relabelled"],
+            "iterations": self.schedule.iterations,
+            "iteration": state.iteration,
+            "relabelled": state.relabeled,
         }
-        if state["iteration"] == 0:
+        if state.iteration == 0:
             return Diagnosis(values=values)
         arrays: dict[str, Any] = {}
-        if state["visits_since"] < self.spec.clients_per_round:  # the first test after an iteration
-            arrays = {
-                name: state[name]
-                for name in (
-                    "iteration",
-                    "lid",
-                    "cumulative_lid",
-                    "mixture",
-                    "noise_levels",
-                    "noisy",
-                )
-            }
+        # Only the first evaluation after an iteration goes to the journal.
+        if state.participations_since_iteration < self.spec.clients_per_round:
+            names = ("iteration", "lid", "cumulative_lid", "mixture", "noise_levels", "noisy")
+            arrays = {name: getattr(state, name) for name in names}
         return Diagnosis(
-            client_scores=state["cumulative_lid"],
-            noisy_clients=state["noisy"],
-            noise_rates=state["noise_levels"],
-            noisy_samples={k: fleet.state(k)["fedcorr_noisy"].numpy() for k in state["noisy"]},
+            client_scores=state.cumulative_lid,
+            noisy_clients=state.noisy,
+            noise_rates=state.noise_levels,
+            noisy_samples={k: pool.state(k)["fedcorr_noisy"].numpy() for k in state.noisy},
             values=values,
             arrays=arrays,
         )
 
-    # --- client -------------------------------------------------------------------------------------------------------------------------
+    # Client side
 
-    def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        if self.is_handed_over(ctx):
-            return super().local_update(client, payload, ctx)
-        net = client.network(payload.models["model"])
-        strength = (
-            self.params.beta * payload.shared.get("noise_level", 0.0)
-            if self.params.proximal
-            else 0.0
-        )
-        form = self.params.switches.prox
-        penalty = (lambda batch: proximal_pull(net, batch, strength, form)) if strength else None
-        training.train(client, [net], self._loss(client, net, ctx), ctx, penalty=penalty)
-        if ctx.stage != "preprocessing":
-            return client.reply({"model": net.vector})
-        logits = self._logits(client, net, ctx, "score")
-        client.state["fedcorr_losses"] = self._sample_losses(logits, client.labels)
-        return client.reply(
-            {"model": net.vector}, lid=lid(logits.softmax(1), self.params.neighbours).mean().item()
-        )
+    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+        local, params, is_first_stage = task.local, self.params, task.ctx.stage == "preprocessing"
+        noise_level = task.payload.shared.get("noise_level", 0.0)
+        local.prox_weight = params.beta * noise_level if params.proximal else 0.0
+        local.prox_form = params.options.prox
+        local.uses_mixup = params.mixup and (is_first_stage or params.options.mixup_stages == "all")
+        if local.uses_mixup:
+            local.rng, local.generator = task.rng("mixup"), task.generator("mixup")
 
-    def examine(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        """A noisy client at the end of an iteration: its noise level, and new labels for part of its samples when a model is sent."""
+    def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
+        local = task.local
+        if not local.uses_mixup:
+            return super().batch_loss(model, batch, task)
+        lam = mixup.sample_lambda(self.params.alpha, local.rng)
+        partners = torch.randperm(len(batch.y), generator=local.generator)
+        labels = one_hot(batch.y, task.client.num_classes)
+        x, y = mixup.mix(batch.x, labels, lam, partners)
+        return cross_entropy(model(x), y)
+
+    def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
+        if task.local.prox_weight:
+            add_proximal_grad(model, batch.step, task.local.prox_weight, task.local.prox_form)
+
+    def finish_local_update(
+        self, models: Mapping[str, FlatModel], task: LocalTask
+    ) -> Mapping[str, Any]:
+        if task.ctx.stage != "preprocessing":
+            return {}
+        logits = self._compute_logits(models["model"], task, "score")
+        task.client.state["fedcorr_losses"] = self._sample_losses(logits, task)
+        return {"lid": lid(logits.softmax(1), self.params.neighbours).mean().item()}
+
+    def examine(self, task: LocalTask) -> Reply:
+        """Client task: estimate the noise level of a noisy client and relabel some samples.
+
+        Nothing is relabeled if the payload has no model.
+        """
+        client, params, options = task.client, self.params, self.params.options
         losses = client.state["fedcorr_losses"]
-        noisy = torch.from_numpy(mixture.split_by_gmm(losses.numpy(), ctx.seed).is_high)
+        noisy = torch.from_numpy(split_by_gmm(losses.numpy(), task.ctx.seed).is_high)
         noise_level = int(noisy.sum()) / client.num_samples
         client.state["fedcorr_noisy"] = noisy
         changed = 0
-        if payload.models:
-            switches = self.params.switches
-            logits = self._logits(client, client.network(payload.models["model"]), ctx, "relabel")
-            if switches.rank_loss == "global":
-                losses = self._sample_losses(logits, client.labels)
-            pool = noisy if switches.relabel_pool == "noisy" else torch.ones_like(noisy)
-            candidates = largest(
-                losses, pool, relabel_count(client.num_samples, noise_level, self.params.pi)
-            )
+        if task.payload.models:
+            logits = self._compute_logits(task.load_models()["model"], task, "relabel")
+            if options.rank_loss == "global":
+                losses = self._sample_losses(logits, task)
+            pool = noisy if options.relabel_pool == "noisy" else torch.ones_like(noisy)
+            count = relabel_count(client.num_samples, noise_level, params.pi)
+            candidates = largest_loss_indices(losses, pool, count)
             client.labels, changed = relabel(
-                client.labels, candidates, logits.softmax(1), self.params.theta
+                client.labels, candidates, logits.softmax(1), params.theta
             )
         return client.reply({}, noise_level=noise_level, relabelled=changed)
 
-    def relabel_confident(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        """After finetuning: every sample of which the global model is sure."""
-        logits = self._logits(client, client.network(payload.models["model"]), ctx, "relabel")
+    def relabel_confident(self, task: LocalTask) -> Reply:
+        """Client task: replace the label of every sample with a confident prediction."""
+        client = task.client
+        logits = self._compute_logits(task.load_models()["model"], task, "relabel")
+        samples = torch.arange(client.num_samples)
         client.labels, changed = relabel(
-            client.labels, torch.arange(client.num_samples), logits.softmax(1), self.params.theta
+            client.labels, samples, logits.softmax(1), self.params.theta
         )
         return client.reply({}, relabelled=changed)
 
-    def _loss(self, client: Client, net: FlatModel, ctx: RoundContext) -> Callable[[Batch], Tensor]:
-        if not self.params.mixup or (
-            ctx.stage != "preprocessing" and self.params.switches.mixup_stages == "preprocessing"
-        ):
-            return lambda batch: cross_entropy(net(batch.x), batch.y)
-        shares, partners = ctx.rng("mixup", client.id), ctx.generator("mixup", client.id)
+    def _compute_logits(self, model: FlatModel, task: LocalTask, purpose: str) -> Tensor:
+        view, generator = self.params.options.score_view, task.generator(purpose)
+        return training.map_client_samples(task.client, [model.eval()], view, generator)[0]
 
-        def mixed(batch: Batch) -> Tensor:
-            share = mixup.sample_lambda(self.params.alpha, shares)
-            order = torch.randperm(len(batch.y), generator=partners)
-            x, y = mixup.mix(batch.x, one_hot(batch.y, client.num_classes), share, order)
-            return cross_entropy(net(x), y)
-
-        return mixed
-
-    def _logits(self, client: Client, net: FlatModel, ctx: RoundContext, purpose: str) -> Tensor:
-        generator = ctx.generator(purpose, client.id)
-        return training.map_client_samples(
-            client, [net.eval()], self.params.switches.score_view, generator
-        )[0]
-
-    def _sample_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if self.params.switches.sample_loss == "ce_on_probs":
-            return softmax_twice_loss(logits.softmax(1), labels, reduction="none")
-        return cross_entropy(logits, labels, reduction="none")
+    def _sample_losses(self, logits: Tensor, task: LocalTask) -> Tensor:
+        return sample_losses(logits, task.client.labels, self.params.options.sample_loss)

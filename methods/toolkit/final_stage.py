@@ -123,9 +123,7 @@ class FinalStageDelegation(FedAvg):
 
     def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
         if self.is_delegated(ctx):
-            self._delegate.before_round(
-                self._delegated_pool(pool), ids, self._final_context(ctx)
-            )
+            self._delegate.before_round(self._delegated_pool(pool), ids, self._final_context(ctx))
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
         if self.is_delegated(ctx):
@@ -144,7 +142,9 @@ class FinalStageDelegation(FedAvg):
             self._delegate.after_round(self._delegated_pool(pool), self._final_context(ctx))
 
     def eval_models(self) -> Mapping[str, Tensor]:
-        return super().eval_models() if self.state.delegate is None else self._delegate.eval_models()
+        return (
+            super().eval_models() if self.state.delegate is None else self._delegate.eval_models()
+        )
 
     # Client side
 
