@@ -76,7 +76,7 @@ class FedAvg(Method):
 
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
         weights = self.aggregation_weights(replies)
-        for name in self.model_names:
+        for name in self.state.models:
             matrix = torch.stack([reply.models[name] for reply in replies])
             self.state.models[name] = self.aggregate_models(matrix, weights)
 

@@ -1,8 +1,8 @@
-"""Fed-CNML (Wu, Zhang, Yue, Ji, Jing; Computer Science 51(10), 2024): mutual scoring of clients, two collaborating networks, a triplet loss."""
+"""Fed-CNML (Wu, Zhang, Yue, Ji and Jing; Computer Science 51(10), 2024)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,388 +11,322 @@ from torch import Tensor
 from methods.core import training
 from methods.core.contract import (
     Batch,
-    Client,
     ClientPool,
     Diagnosis,
+    LocalTask,
     Payload,
     Reply,
     RoundContext,
+    ServerState,
     TaskSpec,
 )
+from methods.core.errors import invalid
+from methods.core.flat_model import FlatModel
 from methods.core.registry import register
 from methods.fedavg import FedAvg
+from methods.fedcnml.params import FedCNMLParams, learning_rate, make_schedule
 from methods.fedcnml.scoring import (
-    ROUNDING,
-    binarise,
-    choose_clean,
-    cutoff,
+    TIE_TOLERANCE,
+    count_neighbors,
+    divergence_cutoff,
     jensen_shannon,
     sample_weights,
+    select_clean_clients,
     triplet,
 )
 from methods.toolkit.losses import cross_entropy, one_hot, sharpen
 
-SCORING_BYTES = 64 * 2**20  # models sent to a client at once for scoring
+MAX_MODEL_BYTES_PER_CALL = 64 * 2**20  # models sent to a client at once for scoring
 
 
-@dataclass(frozen=True)
-class FedCNMLParams:
-    ablation: str = "none"  # none; c1: no mutual scoring; c2: one network that selects for itself; c3: no triplet loss
-    scoring_epochs: int = 25  # E0, epochs of the networks that are scored
-    scoring_samples: int = 0  # of each client, on which it scores the others' networks; 0: all
-    tau1: float = 2.0  # tau_1, filter coefficient of the score threshold mu_1; 1: the mean, large: the maximum
-    mu2: int = 5  # mu_2, a clean client has more neighbours than this; 0: all clients are taken for clean, as in c1
-    horizon: int = (
-        350  # the paper's rounds: warmup and decay_every are stretched by rounds / horizon
-    )
-    warmup: int = 25  # T_w, rounds on clean clients, out of horizon
-    decay_every: int = 120  # rounds between two decays of the learning rate, out of horizon
-    decay: float = 0.1  # factor of a decay
-    tau2: float = 5.0  # tau_2, filter coefficient of the divergence cut-off
-    jsd_limit: float = 0.7  # J_u, mean divergence (base 2) from which the cut-off is lowered
-    statistics: str = "merged"  # merged: divergences of the cohort with the others' last ones; full: all clients measure every round
-    temperature: float = 0.5  # T of the pseudo-labels
-    triplet_weight: float = 0.025  # lambda
-    margin: float = 0.0  # added inside the hinge of the triplet loss
-    mean_over: str = "subsets"  # subsets: the loss adds the means over clean and noisy samples of a batch; batch: one mean over both
-    view: str = (
-        "strong"  # images in the federation stage: strong (AutoAugment's CIFAR-10 policy) | train
-    )
+@dataclass(kw_only=True)
+class FedCNMLState(ServerState):
+    """Server state of Fed-CNML."""
 
-    def __post_init__(self) -> None:
-        for name, legal in (
-            ("ablation", ("none", "c1", "c2", "c3")),
-            ("statistics", ("merged", "full")),
-            ("mean_over", ("subsets", "batch")),
-            ("view", ("strong", "train")),
-        ):
-            if getattr(self, name) not in legal:
-                raise ValueError(
-                    f"method.{name}={getattr(self, name)!r} is not legal; legal: {', '.join(legal)}"
-                )
-        for name, low in (
-            ("scoring_epochs", 1), ("scoring_samples", 0), ("tau1", 1), ("mu2", 0), ("horizon", 2), ("warmup", 1), ("decay_every", 1),
-            ("tau2", 1), ("jsd_limit", 0), ("triplet_weight", 0), ("margin", 0),
-        ):  # fmt: skip
-            if not getattr(self, name) >= low:
-                raise ValueError(
-                    f"method.{name}={getattr(self, name)} is not legal; legal: at least {low}"
-                )
-        for name in ("decay", "temperature"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(
-                    f"method.{name}={getattr(self, name)} is not legal; legal: above 0, at most 1"
-                )
-        if self.warmup >= self.horizon:
-            raise ValueError(
-                f"method.warmup={self.warmup} is not legal; legal: less than method.horizon={self.horizon}"
-            )
-
-    @property
-    def scores_clients(self) -> bool:
-        return self.ablation != "c1" and self.mu2 > 0
-
-    @property
-    def uses_triplet(self) -> bool:
-        return self.ablation not in ("c2", "c3") and self.triplet_weight > 0
-
-
-class Schedule(NamedTuple):
-    scoring: int  # rounds of the scoring stage: 1, or 0 without scoring
-    warmup: int
-    rounds: int  # warm-up and federation together
+    clean: np.ndarray  # clean clients; all before scoring
+    sums: np.ndarray  # (K, models) sum of the divergences that a client reported last
+    minima: np.ndarray  # (K, models) their minimum
+    counts: np.ndarray  # (K,) their number
+    eta: np.ndarray | None = None  # (K,) neighbors of each client; None without scoring
+    scored_models: list[Tensor] = field(default_factory=list)  # models to score in this round
+    values: dict[str, float] = field(default_factory=dict)  # for the learning curve
+    arrays: dict[str, Any] = field(default_factory=dict)  # for the journal
 
 
 @register(family="noise detection", paper="Wu et al., Computer Science 2024")
 class FedCNML(FedAvg):
-    """Clients score each other's models; two networks, warmed up on the clean clients, select samples for each other.
+    """Finds clean clients by mutual scoring; two models then select samples for each other.
 
-    Deviations: the paper leaves tau_1, tau_2, J_u, lambda, T, the local epochs and the client fraction open and has no released code. Values
-    are ours or UNICON's (CVPR 2022), whose selection it adapts; its epochs are read as rounds, and as local epochs in the scoring stage.
-    Equation 8 prints a cut-off that rises where the text lowers it, equation 13 a sign that drives a network from its own global network:
-    the text is followed. Equations 9 and 10 take the means over clean and noisy samples apart, here within a batch, where one doubtful sample
-    can outweigh all others; `mean_over=batch` takes one mean. The triplet loss is taken on logits, which the two networks have in
-    common, with the global networks in training mode as the local ones are; `margin` starts it before a network has drifted half the way to the
-    other. When fewer clients are found clean than a round needs, or than a tenth, the best-scored fill up: without noise all scores lie
-    near their maximum and few exceed the threshold. The cut-offs are means over the last reported divergences; `statistics=full` has every client
-    measure in every round, as the paper does. Ablation c2 is undefined in the paper: one network, own selection, no triplet loss.
-    `mu2=0` takes all clients, as its Table 2 says, though eta > 0 would not.
+    Stages:
+
+    1. `scoring`: every client trains a model and scores the models of the others on its labels.
+       Models that score well on many clients mark clean clients.
+    2. `warmup`: clean clients train two models with cross-entropy.
+    3. `federation`: all clients train. Each model selects the noisy samples of the other by the
+       Jensen-Shannon divergence between prediction and label. Noisy samples get pseudo-labels and a
+       triplet loss.
+
+    Deviations:
+
+    1. The paper gives no tau_1, tau_2, J_u, lambda, T, local epochs and client fraction, and has no
+       official code. The values here are our choice or those of UNICON (CVPR 2022), whose selection
+       it adapts.
+    2. Epochs of the paper are read as rounds, and as local epochs in the scoring stage.
+    3. Equation 8 raises the cutoff where the text lowers it. The text is followed.
+    4. Equation 13 has a sign that moves a model away from its own global model. The text is followed.
+    5. Equations 9 and 10 take separate means over clean and noisy samples, here within a batch. One
+       noisy sample can then outweigh all others. `mean_over=batch` takes one mean.
+    6. The triplet loss uses logits, which both models have in common. The global models are in
+       training mode like the local ones. A `margin` above 0 activates it before a model has moved
+       half of the way to the other.
+    7. If fewer clients are clean than a round needs, or than a tenth of all, the next best scores
+       are added. Without noise all scores are close to their maximum and few exceed the threshold.
+    8. The cutoffs are means over the last reported divergences. With `statistics=full` every client
+       reports in every round, as in the paper.
+    9. The paper does not define ablation c2. Here it is one model, own selection, no triplet loss.
+    10. `mu2=0` uses all clients, as Table 2 of the paper says, although eta > 0 would not.
     """
 
     name = "fedcnml"
     Params = FedCNMLParams
     params: FedCNMLParams
-    model_names: ClassVar[tuple[str, ...]] = ("a", "b")
-    client_state = "which samples it held noisy at the last visit"
+    state: FedCNMLState
+    model_names = ("a", "b")
+    client_state_doc = "predicted noisy samples of the last local update"
 
-    def __init__(self, params: FedCNMLParams):
-        super().__init__(params)
-        if params.ablation == "c2":
-            self.model_names = ("a",)  # type: ignore[misc]
+    # Server side
 
-    def schedule(self, spec: TaskSpec) -> Schedule:
-        """Follows from parameters and budget, so that server and clients agree on it."""
-        scoring = int(self.params.scores_clients)
-        rounds = (spec.participations - scoring * spec.num_clients) // spec.clients_per_round
-        warmup = round(self.params.warmup * rounds / self.params.horizon)
-        return Schedule(scoring, min(max(warmup, 1), rounds - 1), rounds)
-
-    def learning_rate(self, ctx: RoundContext) -> float:
-        scoring, _, rounds = self.schedule(ctx.spec)
-        decays = (
-            max(ctx.round - scoring, 0) * self.params.horizon // (self.params.decay_every * rounds)
-        )
-        return ctx.train.lr * ctx.train.lr_decay**ctx.round * self.params.decay**decays
-
-    # --- server -------------------------------------------------------------------------------------------------------------
-
-    def check(self, spec: TaskSpec) -> None:
-        super().check(spec)
-        least = 2 * spec.clients_per_round + (spec.num_clients if self.params.scores_clients else 0)
+    def validate(self, spec: TaskSpec) -> None:
+        super().validate(spec)
+        scoring = self.params.client_scoring_enabled
+        least = 2 * spec.clients_per_round + scoring * spec.num_clients
         if spec.participations < least:
-            visits = (
-                "federation.num_clients + 2 federation.clients_per_round"
-                if self.params.scores_clients
-                else "2 rounds"
+            terms = "federation.num_clients + " * scoring + "2 federation.clients_per_round"
+            raise invalid(
+                "budget.participations", spec.participations, f"at least {terms} = {least}"
             )
-            raise ValueError(
-                f"budget.participations={spec.participations} is not legal for fedcnml; legal: at least {visits} = {least}"
-            )
-        if self.params.scores_clients and spec.num_clients < 2:
-            raise ValueError(
-                "federation.num_clients=1 is not legal for fedcnml, whose clients score each other; legal: 2 or more, or method.ablation=c1"
-            )
+        if scoring and spec.num_clients < 2:
+            raise invalid("federation.num_clients", 1, "at least 2, or method.ablation=c1")
 
-    def setup(self, spec: TaskSpec, fleet: ClientPool, ctx: RoundContext) -> None:
-        super().setup(spec, fleet, ctx)
-        scoring, _, self.rounds = self.schedule(spec)
+    def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
+        super().setup(spec, pool, ctx)
+        scoring, _, self.rounds = make_schedule(self.params, spec)
         self.planned_participations = (
             scoring * spec.num_clients + self.rounds * spec.clients_per_round
         )
-        shape = (spec.num_clients, len(self.model_names))
-        self._private = {
-            "clean": np.arange(spec.num_clients),
-            "sums": np.zeros(shape),  # of the divergences a client reported last, per network
-            "minima": np.full(shape, np.inf),
-            "counts": np.zeros(spec.num_clients),
-            "values": {},
-            "arrays": {},
-        }
+
+    def initial_state(self, pool: ClientPool, ctx: RoundContext) -> FedCNMLState:
+        models = super().initial_state(pool, ctx).models
+        if self.params.ablation == "c2":
+            del models["b"]
+        return FedCNMLState(
+            models,
+            clean=np.arange(pool.num_clients),
+            sums=np.zeros((pool.num_clients, len(models))),
+            minima=np.full((pool.num_clients, len(models)), np.inf),
+            counts=np.zeros(pool.num_clients),
+        )
 
     def stage(self, round: int) -> str | None:
-        scoring, warmup, rounds = self.schedule(self.spec)
+        scoring, warmup, rounds = make_schedule(self.params, self.spec)
         if round < scoring:
             return "scoring"
         if round < scoring + warmup:
             return "warmup"
         return "federation" if round < scoring + rounds else None
 
-    def select(self, fleet: ClientPool, ctx: RoundContext) -> Sequence[int]:
+    def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
         if ctx.stage == "scoring":
-            return range(fleet.num_clients)
+            return range(pool.num_clients)
         if ctx.stage == "warmup":
             cohort = ctx.rng("select").choice(
-                self._private["clean"], size=self.spec.clients_per_round, replace=False
+                self.state.clean, size=self.spec.clients_per_round, replace=False
             )
             return [int(k) for k in np.sort(cohort)]
-        return super().select(fleet, ctx)
+        return super().select_clients(pool, ctx)
 
-    def before_round(self, fleet: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
-        self._private["arrays"] = {}  # the scores go to the journal once
+    def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
+        state, params = self.state, self.params
+        state.arrays = {}  # The scores go to the journal once.
         if ctx.stage != "federation":
             return
         cohort = set(ids)
 
-        def nets(client_id: int, ctx: RoundContext) -> Payload:
-            return Payload(self.models, {"trains": client_id in cohort})
+        def payload(client_id: int, ctx: RoundContext) -> Payload:
+            return Payload(state.models, {"trains": client_id in cohort})
 
-        state = self._private
-        for reply in fleet.ask(
-            range(fleet.num_clients) if self.params.statistics == "full" else ids,
-            self.measure,
-            nets,
-            ctx,
-        ):
-            state["sums"][reply.client_id], state["minima"][reply.client_id] = (
-                reply.values["sums"],
-                reply.values["minima"],
-            )
-            state["counts"][reply.client_id] = reply.num_samples
-        mean = state["sums"].sum(axis=0) / state["counts"].sum()
-        self.shared["cutoffs"] = cutoff(
-            mean, state["minima"].min(axis=0), self.params.tau2, self.params.jsd_limit
+        measured = range(pool.num_clients) if params.statistics == "full" else ids
+        for reply in pool.run_task(measured, self.measure, payload, ctx):
+            k = reply.client_id
+            state.sums[k], state.minima[k] = reply.values["sums"], reply.values["minima"]
+            state.counts[k] = reply.num_samples
+        mean = state.sums.sum(axis=0) / state.counts.sum()
+        state.shared["cutoffs"] = divergence_cutoff(
+            mean, state.minima.min(axis=0), params.tau2, params.jsd_limit
         )
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
         if ctx.stage == "scoring":
-            return Payload({"a": self.models["a"]}, {})
-        # In the federation stage the cohort has the networks already, from `measure`.
-        return Payload({} if ctx.stage == "federation" else self.models, self.shared)
+            return Payload({"a": self.state.models["a"]}, {})
+        # In the federation stage, `measure` has already sent the models to the cohort.
+        models = {} if ctx.stage == "federation" else self.state.models
+        return Payload(models, self.state.shared)
 
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
+        state = self.state
         if ctx.stage == "scoring":
-            self._private["scored"] = [reply.models["a"] for reply in replies]
+            state.scored_models = [reply.models["a"] for reply in replies]
             return
         super().aggregate(replies, ctx)
         if ctx.stage == "federation":
-            values = {
-                f"cutoff_{name}": value
-                for name, value in zip(self.model_names, self.shared["cutoffs"], strict=True)
-            }
+            cutoffs = zip(state.models, state.shared["cutoffs"], strict=True)
+            state.values = {f"cutoff_{name}": value for name, value in cutoffs}
             if self.params.uses_triplet:
-                judged = sum(reply.values["judged"] for reply in replies)
-                values["triplet_active"] = sum(reply.values["active"] for reply in replies) / max(
-                    judged, 1
+                judged, active = (
+                    sum(reply.values[name] for reply in replies) for name in ("judged", "active")
                 )
-            self._private["values"] = values
+                state.values["triplet_active"] = active / max(judged, 1)
 
-    def after_round(self, fleet: ClientPool, ctx: RoundContext) -> None:
+    def after_round(self, pool: ClientPool, ctx: RoundContext) -> None:
         if ctx.stage != "scoring":
             return
-        scores = self._mutual_scores(fleet, self._private.pop("scored"), ctx)
-        threshold, eta = binarise(scores, self.params.tau1)
-        received, given = np.nanmean(scores, axis=0), np.nanmean(scores, axis=1)
+        state = self.state
+        scores = self._mutual_scores(pool, state.scored_models, ctx)
+        state.scored_models = []
+        threshold, state.eta = count_neighbors(scores, self.params.tau1)
+        received, scores_given = np.nanmean(scores, axis=0), np.nanmean(scores, axis=1)
         least = max(self.spec.clients_per_round, -(-self.spec.num_clients // 10))
-        clean = choose_clean(eta, received, self.params.mu2, least)
-        self._private |= {"clean": clean, "eta": eta}
-        self._private["arrays"] = {
-            "eta": eta,
+        state.clean = select_clean_clients(state.eta, received, self.params.mu2, least)
+        state.arrays = {
+            "eta": state.eta,
             "mu1": threshold,
             "received": received,
-            "given": given,
-            "clean": clean,
+            "given": scores_given,
+            "clean": state.clean,
         }
 
     def _mutual_scores(
-        self, fleet: ClientPool, models: Sequence[Tensor], ctx: RoundContext
+        self, pool: ClientPool, models: Sequence[Tensor], ctx: RoundContext
     ) -> np.ndarray:
-        """Accuracy of model q on client p's labels at [p, q]; the diagonal, which nobody needs, is NaN."""
-        scores = np.full((fleet.num_clients, fleet.num_clients), np.nan)
-        at_once = max(SCORING_BYTES // (models[0].numel() * models[0].element_size()), 1)
-        for start in range(0, fleet.num_clients, at_once):
-            chunk = range(start, min(start + at_once, fleet.num_clients))
-            others = {p: [q for q in chunk if q != p] for p in range(fleet.num_clients)}
+        """Accuracy of model q on the labels of client p at [p, q]. The diagonal is NaN."""
+        clients = range(pool.num_clients)
+        scores = np.full((len(clients), len(clients)), np.nan)
+        model_bytes = models[0].numel() * models[0].element_size()
+        chunk_size = max(MAX_MODEL_BYTES_PER_CALL // model_bytes, 1)
+        for start in clients[::chunk_size]:
+            chunk = clients[start : start + chunk_size]
+            others = {p: [q for q in chunk if q != p] for p in clients}
 
-            def sent(p: int, ctx: RoundContext, others: dict[int, list[int]] = others) -> Payload:
+            def payload(p: int, ctx: RoundContext, others: Any = others) -> Payload:
                 return Payload({str(q): models[q] for q in others[p]}, {})
 
-            for reply in fleet.ask([p for p in others if others[p]], self.score, sent, ctx):
+            scoring_clients = [p for p in clients if others[p]]
+            for reply in pool.run_task(scoring_clients, self.score, payload, ctx):
                 scores[reply.client_id, others[reply.client_id]] = reply.values["accuracies"]
         return scores
 
-    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
-        state, noisy_clients = self._private, None
-        if "eta" in state:
-            noisy_clients = np.setdiff1d(np.arange(fleet.num_clients), state["clean"]).tolist()
-        masks = {
-            k: fleet.state(k)["noisy"].numpy()
-            for k in range(fleet.num_clients)
-            if "noisy" in fleet.state(k)
-        }
+    def diagnose(self, pool: ClientPool) -> Diagnosis:
+        state, clients = self.state, range(pool.num_clients)
+        is_scored = state.eta is not None
+        masks = {k: pool.state(k)["noisy"].numpy() for k in clients if "noisy" in pool.state(k)}
         return Diagnosis(
-            client_scores=-state["eta"] if "eta" in state else None,
-            noisy_clients=noisy_clients,
+            client_scores=-state.eta if state.eta is not None else None,
+            noisy_clients=np.setdiff1d(clients, state.clean).tolist() if is_scored else None,
             noisy_samples=masks or None,
-            values=state["values"],
-            arrays=state["arrays"],
+            values=state.values,
+            arrays=state.arrays,
         )
 
-    # --- client -------------------------------------------------------------------------------------------------------------
+    # Client side
 
     @torch.no_grad()
-    def score(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        """Accuracy of each model sent on this client's labels, one pass per model."""
+    def score(self, task: LocalTask) -> Reply:
+        """Client task: accuracy of each model of the payload on the client's labels."""
+        client, num_samples = task.client, self.params.scoring_samples
         index = torch.arange(client.num_samples)
-        if 0 < self.params.scoring_samples < client.num_samples:
-            # The same samples for all models, whichever request they come in.
-            index = torch.randperm(
-                client.num_samples, generator=ctx.generator("scoring", client.id)
-            )[: self.params.scoring_samples]
-        models = list(payload.models.values())
-        net = client.network(models[0]).eval()
-        right = np.zeros(len(models))
-        for part in index.split(training.SCORING_BATCH):
+        if 0 < num_samples < client.num_samples:
+            # The same samples for all models, even if they come in several payloads.
+            order = torch.randperm(client.num_samples, generator=task.generator("scoring"))
+            index = order[:num_samples]
+        vectors = list(task.payload.models.values())
+        model = client.load_model(vectors[0]).eval()
+        correct = np.zeros(len(vectors))
+        for part in index.split(training.INFERENCE_BATCH_SIZE):
             x, y = client.images(part), client.labels[part]
-            right += [int((net.load(model)(x).argmax(1) == y).sum()) for model in models]
-        return client.reply({}, accuracies=right / len(index))
+            correct += [int((model.load(vector)(x).argmax(1) == y).sum()) for vector in vectors]
+        return client.reply({}, accuracies=correct / len(index))
 
-    def measure(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        """What the cut-offs need of this client's divergences. A client that trains next keeps what it then needs."""
-        nets = [client.network(vector) for vector in payload.models.values()]
-        predictions = torch.stack(training.probabilities(client, *nets))
-        labels = client.labels.expand(len(nets), -1)[:, :, None]
+    def measure(self, task: LocalTask) -> Reply:
+        """Client task: report divergences. A client of the cohort stores what its training needs."""
+        client, models = task.client, task.load_models()
+        predictions = torch.stack(training.predict_proba(client, *models.values()))
+        labels = client.labels.expand(len(models), -1)[:, :, None]
         divergences = jensen_shannon(predictions.gather(2, labels).squeeze(2))
-        if payload.shared["trains"]:
+        if task.payload.shared["trains"]:
             pseudo = sharpen(predictions.mean(0), self.params.temperature)
             client.state |= {
-                "models": dict(payload.models),
+                "models": dict(task.payload.models),
                 "divergences": divergences,
                 "pseudo": pseudo,
             }
         return client.reply({}, sums=divergences.sum(1).numpy(), minima=divergences.amin(1).numpy())
 
-    def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        if ctx.stage == "federation":
-            return self._federate(client, payload, ctx)
-        nets = {name: client.network(vector) for name, vector in payload.models.items()}
+    def local_update(self, task: LocalTask) -> Reply:
+        if task.ctx.stage == "federation":  # The models came with `measure`.
+            models = task.client.state.pop("models")
+            task = replace(task, payload=Payload(models, task.payload.shared))
+        return super().local_update(task)
 
-        def batch_loss(batch: Batch) -> Tensor:
-            return torch.stack(
-                [cross_entropy(net(batch.x), batch.y) for net in nets.values()]
-            ).sum()
+    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+        """Select the noisy samples of each model and their targets (eq. 9 and 10)."""
+        if task.ctx.stage != "federation":
+            return
+        client, local = task.client, task.local
+        divergences, pseudo = (client.state.pop(name) for name in ("divergences", "pseudo"))
+        cutoffs = torch.from_numpy(task.payload.shared["cutoffs"])[:, None]
+        # Each model uses the selection of the other; a single model uses its own.
+        local.noisy = (divergences > cutoffs + TIE_TOLERANCE).flip(0)
+        labels = one_hot(client.labels, client.num_classes)
+        local.targets = torch.where(local.noisy[:, :, None], pseudo, labels)
+        client.state["noisy"] = local.noisy[0].clone()
+        local.global_models = []
+        if self.params.uses_triplet:
+            local.global_models = [model.train() for model in task.load_models().values()]
+        local.judged = local.active = 0
 
-        epochs = self.params.scoring_epochs if ctx.stage == "scoring" else ctx.train.local_epochs
-        training.train(
-            client,
-            list(nets.values()),
-            batch_loss,
-            ctx,
-            lr=self.learning_rate(ctx),
-            local_epochs=epochs,
-        )
-        return client.reply({name: net.vector for name, net in nets.items()})
+    def train_options(self, task: LocalTask) -> Mapping[str, Any]:
+        options: dict[str, Any] = {"lr": learning_rate(self.params, task.ctx)}
+        if task.ctx.stage == "scoring":
+            options["local_epochs"] = self.params.scoring_epochs
+        elif task.ctx.stage == "federation":
+            options["view"] = self.params.view
+        return options
 
-    def _federate(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        """Train on given labels where the other network finds them likely, on pseudo-labels elsewhere (equations 9 to 15)."""
-        models, divergences, pseudo = (
-            client.state.pop(name) for name in ("models", "divergences", "pseudo")
-        )
-        held_noisy = divergences > torch.from_numpy(payload.shared["cutoffs"])[:, None] + ROUNDING
-        noisy = held_noisy.flip(
-            0
-        )  # each network's samples are judged by the other; a single one judges for itself
-        targets = torch.where(noisy[:, :, None], pseudo, one_hot(client.labels, client.num_classes))
-        client.state["noisy"] = noisy[0].clone()
-        nets = [client.network(vector) for vector in models.values()]
-        anchors = (
-            [client.network(vector).train() for vector in models.values()]
-            if self.params.uses_triplet
-            else []
-        )
-        judged = active = 0
+    def joint_loss(self, models: Mapping[str, FlatModel], batch: Batch, task: LocalTask) -> Tensor:
+        """Cross-entropy with given or pseudo-labels, plus the triplet loss (eq. 9 to 15)."""
+        if task.ctx.stage != "federation":
+            return super().joint_loss(models, batch, task)
+        local, params, noisy = task.local, self.params, task.local.noisy[:, batch.index]
+        global_logits = []
+        if noisy.any():
+            with torch.no_grad():
+                global_logits = [model(batch.x) for model in local.global_models]
+        losses = []
+        for i, model in enumerate(models.values()):
+            logits = model(batch.x)
+            terms = cross_entropy(logits, local.targets[i, batch.index], reduction="none")
+            if global_logits:
+                own, other = global_logits[i], global_logits[1 - i]
+                hinge = triplet(logits, own, other, params.margin) * noisy[i]
+                terms = terms + params.triplet_weight * hinge
+                local.judged += int(noisy[i].sum())
+                local.active += int((hinge > 0).sum())
+            losses.append((sample_weights(noisy[i], params.mean_over) * terms).sum())
+        return torch.stack(losses).sum()
 
-        def batch_loss(batch: Batch) -> Tensor:
-            nonlocal judged, active
-            anchored = []
-            if noisy[:, batch.index].any():
-                with torch.no_grad():
-                    anchored = [anchor(batch.x) for anchor in anchors]
-            losses = []
-            for number, net in enumerate(nets):
-                logits, rows = net(batch.x), noisy[number, batch.index]
-                terms = cross_entropy(logits, targets[number, batch.index], reduction="none")
-                if anchored:
-                    hinge = (
-                        triplet(logits, anchored[number], anchored[1 - number], self.params.margin)
-                        * rows
-                    )
-                    terms = terms + self.params.triplet_weight * hinge
-                    judged, active = judged + int(rows.sum()), active + int((hinge > 0).sum())
-                losses.append((sample_weights(rows, self.params.mean_over) * terms).sum())
-            return torch.stack(losses).sum()
-
-        training.train(
-            client, nets, batch_loss, ctx, view=self.params.view, lr=self.learning_rate(ctx)
-        )
-        trained = {name: net.vector for name, net in zip(models, nets, strict=True)}
-        return client.reply(trained, judged=judged, active=active)
+    def finish_local_update(
+        self, models: Mapping[str, FlatModel], task: LocalTask
+    ) -> Mapping[str, Any]:
+        if task.ctx.stage != "federation":
+            return {}
+        return {"judged": task.local.judged, "active": task.local.active}
