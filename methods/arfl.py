@@ -1,41 +1,35 @@
 """ARFL: attack-resistant federated learning with residual-based reweighting (Fu et al., 2019)."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from torch import Tensor
 
+from methods.core.params import Fraction, Positive, parameters
 from methods.core.registry import register
 from methods.fedavg import FedAvg
 from methods.toolkit.aggregation import residual_reweighting, weighted_mean
 
 
-@dataclass(frozen=True)
+@parameters
 class ARFLParams:
-    confidence_interval: float = (
-        2.0  # lambda, width of the interval in which a residual costs no weight
-    )
-    delta: float = (
-        0.1  # delta, parameter confidence below which a value is replaced by the fitted line
-    )
-
-    def __post_init__(self) -> None:
-        if not self.confidence_interval > 0:
-            raise ValueError(
-                f"method.confidence_interval={self.confidence_interval} is not legal; legal: above 0"
-            )
-        if not 0 <= self.delta <= 1:
-            raise ValueError(f"method.delta={self.delta} is not legal; legal: 0 to 1")
+    confidence_interval: Positive = 2.0  # lambda, residuals in this interval keep full confidence
+    delta: Fraction = 0.1  # delta, values with less confidence are replaced by the fitted line
 
 
 @register(family="aggregation", paper="Fu et al., arXiv:1912.11464")
 class ARFL(FedAvg):
-    """FedAvg whose server weighs each model by its residuals from a robust line through all models, regardless of the clients' sizes.
+    """FedAvg with models weighted by their residuals, independent of client sizes.
 
-    Deviations: the aggregation follows the released code (intercept through the medians, scale without the smallest residual, squared
-    model weights). That code is silent on three cases: fewer than three models are averaged plainly, models without any spread get
-    equal weights, and corrected batch-norm statistics stay at or above the smallest value any client sent. Local training is FedAvg's on all of a
-    client's data; the released trainer holds 30 % of them back and cuts an epoch after 31 batches.
+    For each coordinate the server fits a robust line to the sorted values of all models. The
+    residuals from this line give the weight of each model, and extreme values are replaced.
+
+    Deviations:
+
+    1. The aggregation follows the released code: intercept through the medians, scale without the
+       smallest residual, squared model weights.
+    2. Fewer than three models, or models without any spread, get uniform weights.
+    3. Corrected batch-norm statistics are at least the smallest value that any client sent.
+    4. Local training is that of FedAvg on all data of a client. The released trainer holds out 30 %
+       of the data and ends an epoch after 31 batches.
     """
 
     name = "arfl"
@@ -43,9 +37,8 @@ class ARFL(FedAvg):
     params: ARFLParams
     skip_nonfinite_updates = True
 
-    def combine(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
+    def aggregate_models(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
+        interval, delta = self.params.confidence_interval, self.params.delta
         return weighted_mean(
-            *residual_reweighting(
-                matrix, self.params.confidence_interval, self.params.delta, self.spec.num_trainable
-            )
+            *residual_reweighting(matrix, interval, delta, self.spec.num_trainable)
         )

@@ -2,96 +2,115 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from methods.core import training
 from methods.core.contract import (
     Batch,
-    Client,
     ClientPool,
     Diagnosis,
-    Payload,
+    LocalTask,
     Reply,
     RoundContext,
-    TaskSpec,
+    ServerState,
 )
+from methods.core.flat_model import FlatModel
+from methods.core.params import Positive, parameters
 from methods.core.registry import register
 from methods.fedavg import FedAvg
 from methods.toolkit.aggregation import uniform_weights, weighted_mean
 
 
-@dataclass(frozen=True)
+@parameters
 class FedDynParams:
-    alpha: float = 0.01  # alpha, strength of the dynamic regulariser; the server divides by it
-
-    def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise ValueError(f"method.alpha={self.alpha} is not legal; legal: above 0")
+    alpha: Positive = 0.01  # alpha, weight of the dynamic regularizer
 
 
-@register(family="regularisation", paper="Acar et al., ICLR 2021")
+@dataclass(kw_only=True)
+class FedDynState(ServerState):
+    """The model in `models` is theta, which is sent to the clients."""
+
+    h: Tensor  # mean of g_k over all clients
+    mean_model: Tensor  # unweighted mean of the last cohort's models
+
+
+@register(family="regularization", paper="Acar et al., ICLR 2021")
 class FedDyn(FedAvg):
-    """Local losses with a linear and a quadratic term that make every client's optimum the global one.
+    """Local losses with a linear and a quadratic term that align local optima with the global one.
 
-    A client minimises f_k(w) - <g_k, w> + (alpha/2)|w - theta|^2, then g_k <- g_k - alpha (w_k - theta); the server keeps h, the mean of all g_k, and
-    sends theta = (plain mean of the cohort's models) - h / alpha.
+    A client minimizes f_k(w) - <g_k, w> + (alpha/2)|w - theta|^2 and then sets
+    g_k <- g_k - alpha (w_k - theta). The server keeps h, the mean of all g_k, and sends
+    theta = (unweighted mean of the cohort's models) - h / alpha.
 
-    Deviations: as the released code does, the local terms of a client with n_k samples use alpha_k = alpha * (mean n) / n_k while g_k and h use
-    alpha; `train.clip_norm` limits the gradient of the loss and the linear terms, before alpha_k w (there a part of the weight decay) is added; and
-    the cohort's mean is tested, never theta. The regulariser acts on trainable weights; batch-norm statistics, which
-    the released networks do not have, are averaged by samples.
+    Deviations:
+
+    1. As in the released code, the local terms of a client with n_k samples use
+       alpha_k = alpha * (mean n) / n_k, while g_k and h use alpha.
+    2. As in the released code, `train.clip_norm` limits the gradient of the loss and the linear
+       terms. The term alpha_k w is added after clipping, like weight decay.
+    3. As in the released code, the mean of the cohort's models is evaluated instead of theta.
+    4. The regularizer acts on trainable weights. Batch-norm statistics, which the models of the
+       released code do not have, are averaged with sample weights.
     """
 
     name = "feddyn"
     Params = FedDynParams
     params: FedDynParams
-    client_state = "gradient g (one model)"
+    state: FedDynState
+    client_state_doc = "gradient g (one model)"
 
-    def setup(self, spec: TaskSpec, fleet: ClientPool, ctx: RoundContext) -> None:
-        super().setup(spec, fleet, ctx)
-        self.shared["mean_samples"] = float(fleet.sizes.mean())
-        self._private["h"] = torch.zeros(spec.num_trainable)
+    # Server side
 
-    def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
-        trainable, alpha = self.spec.num_trainable, self.params.alpha
-        matrix = torch.stack([reply.models["model"] for reply in replies])
-        mean = weighted_mean(matrix, uniform_weights(len(replies)))
-        mean[trainable:] = weighted_mean(matrix[:, trainable:], self.weights(replies))
-        theta = self.models["model"][:trainable]
-        share = (
-            len(replies) / self.spec.num_clients
-        )  # clients that stay away add nothing to the sum over all
-        self._private["h"] = self._private["h"] - alpha * share * (mean[:trainable] - theta)
-        self._private["mean"] = mean
-        self.models["model"] = mean.clone()
-        self.models["model"][:trainable] -= self._private["h"] / alpha
-
-    def serving(self) -> Mapping[str, Tensor]:
-        return {"model": self._private.get("mean", self.models["model"])}
-
-    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
-        return Diagnosis(
-            values={"theta_offset": float(self._private["h"].norm() / self.params.alpha)}
+    def initial_state(self, pool: ClientPool, ctx: RoundContext) -> FedDynState:
+        models = super().initial_state(pool, ctx).models
+        return FedDynState(
+            models=models,
+            shared={"mean_samples": float(pool.client_sizes.mean())},
+            h=torch.zeros(self.spec.num_trainable),
+            mean_model=models["model"],
         )
 
-    def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        net = client.network(payload.models["model"])
-        theta = net.weights.clone()
-        g = client.state.get("g", torch.zeros_like(theta))
-        alpha = self.params.alpha * payload.shared["mean_samples"] / client.num_samples
-        linear = -(alpha / self.params.alpha) * g - alpha * theta
+    def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
+        state, alpha, num_trainable = self.state, self.params.alpha, self.spec.num_trainable
+        matrix = torch.stack([reply.models["model"] for reply in replies])
+        mean = weighted_mean(matrix, uniform_weights(len(replies)))
+        sample_weights = self.aggregation_weights(replies)
+        mean[num_trainable:] = weighted_mean(matrix[:, num_trainable:], sample_weights)
+        theta = state.models["model"][:num_trainable]
+        # Clients outside the cohort contribute zero to the sum over all clients.
+        fraction = len(replies) / self.spec.num_clients
+        state.h = state.h - alpha * fraction * (mean[:num_trainable] - theta)
+        state.mean_model = mean
+        state.models["model"] = mean.clone()
+        state.models["model"][:num_trainable] -= state.h / alpha
 
-        def batch_loss(batch: Batch) -> Tensor:
-            net.grad.copy_(
-                linear
-            )  # the backward pass adds to it, so that both are clipped together
-            return self.batch_loss(net, batch, ctx)
+    def eval_models(self) -> Mapping[str, Tensor]:
+        return {"model": self.state.mean_model}
 
-        def penalty(batch: Batch) -> None:
-            net.grad.add_(net.weights, alpha=alpha)
+    def diagnose(self, pool: ClientPool) -> Diagnosis:
+        return Diagnosis(values={"theta_offset": float(self.state.h.norm() / self.params.alpha)})
 
-        training.train(client, [net], batch_loss, ctx, penalty=penalty)
-        client.state["g"] = g - self.params.alpha * (net.weights - theta)
-        return client.reply({"model": net.vector})
+    # Client side
+
+    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+        theta, alpha = models["model"].weights, self.params.alpha
+        local_alpha = alpha * task.payload.shared["mean_samples"] / task.client.num_samples
+        g = task.client.state.get("g", torch.zeros_like(theta))
+        task.local.g, task.local.alpha = g, local_alpha
+        task.local.linear_grad = -(local_alpha / alpha) * g - local_alpha * theta
+
+    def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
+        # The backward pass adds to this gradient, so both are clipped together.
+        model.grad.copy_(task.local.linear_grad)
+        return super().batch_loss(model, batch, task)
+
+    def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
+        model.grad.add_(model.weights, alpha=task.local.alpha)
+
+    def finish_local_update(
+        self, models: Mapping[str, FlatModel], task: LocalTask
+    ) -> Mapping[str, Any]:
+        task.client.state["g"] = task.local.g - self.params.alpha * models["model"].drift
+        return {}

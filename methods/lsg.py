@@ -1,14 +1,17 @@
 """LSG: Local Self-Guiding (Bai et al., CCGrid 2023)."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from pydantic import model_validator
 from torch import Tensor
 
-from methods.core import training
-from methods.core.contract import Batch, Client, ClientPool, Diagnosis, Payload, Reply, RoundContext
+from methods.core.contract import Batch, ClientPool, Diagnosis, LocalTask
+from methods.core.errors import invalid
+from methods.core.flat_model import FlatModel
+from methods.core.params import Fraction, NonNegative, Positive, ProperFraction, parameters
 from methods.core.registry import register
 from methods.fedavg import FedAvg
 from methods.toolkit.losses import (
@@ -20,163 +23,134 @@ from methods.toolkit.losses import (
 )
 from methods.toolkit.schedules import ramp, rounds_from_fraction
 
-CHOICES = {
-    "supervised_form": ("softmax_twice", "literal"),
-    "distillation": ("kl", "js", "none"),
-    "kl_reduction": ("mean", "batchmean", "linear"),
-}
 
-
-@dataclass(frozen=True)
+@parameters
 class LSGParams:
-    sharpening: bool = True  # false: plain cross-entropy, Table V's "without sharpening"
-    supervised_form: str = (
-        "softmax_twice"  # Eq. 5. softmax_twice: -log softmax(p_s)[y]; literal: -log p_s[y]
-    )
-    sharpen_temperature: float = 0.5  # T_s
-    sharpen_after_warmup: bool = (
-        False  # plain cross-entropy until t_wu (Section V-A: ImageNet-100, Clothing1M)
-    )
-    distillation: str = "kl"  # kl | js | none, Table VI
-    kl_reduction: str = "mean"  # mean: over samples and classes; batchmean: over samples; linear: the released code's, see Deviations
-    backprop_distillation: bool = (
-        True  # false: the ensemble is kept but trains nothing, as in the released code
-    )
-    temperature: float = 1 / 3  # T
-    ema_alpha: float = 0.9  # alpha, memory of the ensemble logits
-    lambda_: float = 1.0  # lambda, weight of the distillation
-    warmup_rounds: float = 0.2  # t_wu, as a share of all rounds
+    sharpening: bool = True  # false: cross-entropy, Table V's "without sharpening"
+    supervised_form: Literal["softmax_twice", "literal"] = "softmax_twice"  # see deviation 1
+    sharpen_temperature: Positive = 0.5  # T_s
+    sharpen_after_warmup: bool = False  # true: cross-entropy in rounds before t_wu (Section V-A)
+    distillation: Literal["kl", "js", "none"] = "kl"  # divergence from the teacher, Table VI
+    kl_reduction: Literal["mean", "batchmean", "linear"] = "mean"  # see deviation 3
+    backprop_distillation: bool = True  # see deviation 2
+    temperature: Positive = 1 / 3  # T
+    ema_alpha: ProperFraction = 0.9  # alpha, decay of the ensemble logits
+    lambda_: NonNegative = 1.0  # lambda, weight of the distillation
+    warmup_rounds: Fraction = 0.2  # t_wu as a fraction of all rounds
 
-    def __post_init__(self) -> None:
-        for name, legal in CHOICES.items():
-            if getattr(self, name) not in legal:
-                raise ValueError(
-                    f"method.{name}={getattr(self, name)!r} is not legal; legal: {', '.join(legal)}"
-                )
+    @model_validator(mode="after")
+    def _check_reduction(self) -> "LSGParams":
         if self.distillation == "js" and self.kl_reduction == "linear":
-            raise ValueError(
-                "method.kl_reduction='linear' is not legal with method.distillation=js; legal: mean, batchmean"
-            )
-        for name in ("sharpen_temperature", "temperature"):
-            if not getattr(self, name) > 0:
-                raise ValueError(
-                    f"method.{name}={getattr(self, name)} is not legal; legal: above 0"
-                )
-        if not 0 <= self.ema_alpha < 1:
-            raise ValueError(
-                f"method.ema_alpha={self.ema_alpha} is not legal; legal: 0 or more, below 1"
-            )
-        if self.lambda_ < 0:
-            raise ValueError(f"method.lambda_={self.lambda_} is not legal; legal: at least 0")
-        if not 0 <= self.warmup_rounds <= 1:
-            raise ValueError(
-                f"method.warmup_rounds={self.warmup_rounds} is not legal; legal: 0 to 1, a share of the rounds"
-            )
+            expected = "mean or batchmean with method.distillation=js"
+            raise invalid("method.kl_reduction", self.kl_reduction, expected)
+        return self
 
 
 @register(family="robust loss", paper="Bai et al., CCGrid 2023")
 class LSG(FedAvg):
-    """Each client sharpens its predictions and distils from a moving average of its own past logits.
+    """Clients sharpen their predictions and distill from a moving average of their own logits.
 
-    Deviations: (1) Eq. 5 read literally is cross-entropy on doubled logits, which fits wrong labels harder than FedAvg does; the released code
-    feeds the sharpened probabilities to a cross-entropy that applies softmax again. The default is the code's form, the only one that can
-    give Tables I, V and VI; `supervised_form=literal` is the other. (2) The released code computes the distillation and never back-propagates
-    it, which is Table VI's "without" column; the default follows Eq. 8, `backprop_distillation=false` the code. (3) The released code hands
-    probabilities to a KL that wants their logarithms; the default is the proper KL of Eq. 7, averaged over samples and classes as the code does;
-    `kl_reduction=batchmean` averages over samples only, `linear` is the code's sum of p_T (log p_T - q). (4) The ensemble takes the logits of the
-    training pass (dropout on, before the step), as the code does; the paper says "at the current epoch". (5) The ensemble belongs to a
-    client, as in the paper; the code keeps one for all clients, shared where clients hold the same image. (6) A client never seen before has a
-    uniform teacher in its first epoch, as in both. (7) Where sharpening waits for the warm-up, plain cross-entropy is used until then, our
-    reading. (8) lambda is 0.4 at moderate and 1.0 at extreme noise in the paper, a choice by the true noise: it is left to the experiment.
+    Each client keeps an exponential moving average of the logits of each of its samples, the
+    ensemble. The local loss is a cross-entropy of sharpened predictions (Eq. 5) plus lambda times
+    the divergence of the predictions from the ensemble (Eq. 7). lambda ramps up in t_wu rounds.
+
+    Deviations:
+
+    1. Eq. 5 read literally is cross-entropy with doubled logits, which fits wrong labels more than
+       FedAvg does: `supervised_form=literal`, -log p_s[y]. The released code applies softmax to the
+       sharpened probabilities once more, -log softmax(p_s)[y]. This is the default, because no
+       other form can give Tables I, V and VI.
+    2. The released code computes the distillation loss but does not backpropagate it, which is
+       Table VI's "without" column: `backprop_distillation=false`. The default follows Eq. 8.
+    3. The released code passes probabilities where its KL function expects their logarithms, so it
+       computes p_T (log p_T - q): `kl_reduction=linear`. The default is the KL divergence of Eq. 7.
+       `mean` averages over samples and classes, as the code does, and `batchmean` over samples.
+    4. The ensemble uses the logits of the training pass, with dropout and before the optimizer
+       step, as in the released code. The paper says "at the current epoch".
+    5. Each client has its own ensemble, as in the paper. The released code has one for all clients.
+    6. In its first epoch a client has a uniform teacher, as in the paper and the released code.
+    7. The paper does not say which loss is used before delayed sharpening starts. Here it is
+       cross-entropy.
+    8. The paper uses lambda 0.4 at moderate and 1.0 at extreme noise. Such a choice depends on the
+       true noise, so it is made in the configuration of an experiment.
     """
 
     name = "lsg"
     Params = LSGParams
     params: LSGParams
-    client_state = "ensemble logits of every sample, and the number of epochs done"
-    fedavg_equivalent_params: ClassVar = {"sharpening": False, "distillation": "none"}
+    client_state_doc = "ensemble logits of each sample and the number of completed epochs"
+    fedavg_equivalent_params = {"sharpening": False, "distillation": "none"}
 
-    def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        params = self.params
-        net = client.network(payload.models["model"])
-        keeps_ensemble = params.distillation != "none"
-        epochs_before = client.state.get("epochs", 0)  # j_k
-        # A copy: what lies in the state belongs to the visits before this one.
-        ensemble = (
-            client.state["ensemble"].clone()
-            if epochs_before
-            else torch.zeros(client.num_samples, client.num_classes)
-        )
-        weight = self.distillation_weight(ctx) if params.backprop_distillation else 0.0
+    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+        params, client, round = self.params, task.client, task.ctx.round
+        warmup = rounds_from_fraction(params.warmup_rounds, task.ctx.spec)
+        delayed = params.sharpen_after_warmup and round < warmup
+        task.local.sharpens = params.sharpening and not delayed
+        task.local.weight = params.lambda_ * ramp(round, warmup)
+        task.local.epochs_before = client.state.get("epochs", 0)  # j_k
+        if task.local.epochs_before:
+            task.local.ensemble = client.state["ensemble"].clone()
+        else:
+            task.local.ensemble = torch.zeros(client.num_samples, client.num_classes)
 
-        def batch_loss(batch: Batch) -> Tensor:
-            logits = net(batch.x)
-            loss = self.supervised(logits, batch.y, ctx)
-            if keeps_ensemble:
-                rows = ensemble[batch.index]
-                if weight:
-                    loss = loss + weight * self.divergence(
-                        logits, bias_corrected(rows, params.ema_alpha, epochs_before + batch.epoch)
-                    )
-                # A sample comes once per epoch, so writing its row now equals Eq. 9 at the end of the epoch.
-                ensemble[batch.index] = (
-                    params.ema_alpha * rows + (1 - params.ema_alpha) * logits.detach()
-                )
+    def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
+        params, local = self.params, task.local
+        logits = model(batch.x)
+        if local.sharpens:
+            loss = sharpened_loss(
+                logits, batch.y, params.sharpen_temperature, params.supervised_form
+            )
+        else:
+            loss = cross_entropy(logits, batch.y)
+        if params.distillation == "none":
             return loss
-
-        training.train(client, [net], batch_loss, ctx)
-        if keeps_ensemble:
-            client.state["ensemble"] = ensemble
-            client.state["epochs"] = epochs_before + ctx.train.local_epochs
-        return client.reply({"model": net.vector})
-
-    def distillation_weight(self, ctx: RoundContext) -> float:
-        """Section IV-B2: from 0 in the first round to lambda in round t_wu."""
-        return self.params.lambda_ * ramp(
-            ctx.round, rounds_from_fraction(self.params.warmup_rounds, ctx.spec)
+        rows = local.ensemble[batch.index]
+        if params.backprop_distillation and local.weight:
+            teacher = correct_bias(rows, params.ema_alpha, local.epochs_before + batch.epoch)
+            loss = loss + local.weight * divergence(logits, teacher, params)
+        # A sample occurs once per epoch, so this equals Eq. 9 at the end of the epoch.
+        local.ensemble[batch.index] = (
+            params.ema_alpha * rows + (1 - params.ema_alpha) * logits.detach()
         )
+        return loss
 
-    def supervised(self, logits: Tensor, labels: Tensor, ctx: RoundContext) -> Tensor:
-        """Eq. 4 and 5. Sharpening a softmax with T_s is softmax(z / T_s)."""
-        params = self.params
-        waits = params.sharpen_after_warmup and ctx.round < rounds_from_fraction(
-            params.warmup_rounds, ctx.spec
-        )
-        if waits or not params.sharpening:
-            return cross_entropy(logits, labels)
-        sharper = logits / params.sharpen_temperature
-        return (
-            cross_entropy(sharper, labels)
-            if params.supervised_form == "literal"
-            else softmax_twice_loss(sharper.softmax(1), labels)
-        )
+    def finish_local_update(
+        self, models: Mapping[str, FlatModel], task: LocalTask
+    ) -> Mapping[str, Any]:
+        if self.params.distillation != "none":
+            epochs = task.local.epochs_before + task.ctx.train.local_epochs
+            task.client.state.update(ensemble=task.local.ensemble, epochs=epochs)
+        return {}
 
-    def divergence(self, logits: Tensor, teacher_logits: Tensor) -> Tensor:
-        """Eq. 6 and 7; no gradient reaches the teacher."""
-        params = self.params
-        student, teacher = (
-            tempered_softmax(logits, params.temperature),
-            tempered_softmax(teacher_logits, params.temperature),
-        )
-        if params.kl_reduction == "linear":
-            return (teacher * (teacher.log() - student)).mean()
-        terms = (
-            js_terms(teacher, student)
-            if params.distillation == "js"
-            else kl_terms(teacher, student)
-        )
-        return terms.mean() if params.kl_reduction == "mean" else terms.sum(1).mean()
-
-    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
-        """The labels that the ensembles of the clients seen so far imply; a given label that differs is held to be wrong."""
+    def diagnose(self, pool: ClientPool) -> Diagnosis:
+        """Labels are the classes of the ensembles; differing current labels are called wrong."""
         labels, noisy = {}, {}
-        for k in range(fleet.num_clients):
-            if "ensemble" in (state := fleet.state(k)):
+        for k in range(pool.num_clients):
+            if "ensemble" in (state := pool.state(k)):
                 labels[k] = np.asarray(state["ensemble"].argmax(1))
-                noisy[k] = labels[k] != fleet.labels(k).numpy()
+                noisy[k] = labels[k] != pool.labels(k).numpy()
         return Diagnosis(noisy_samples=noisy, labels=labels)
 
 
-def bias_corrected(ensemble: Tensor, alpha: float, epochs: int) -> Tensor:
-    """An average that started from 0, divided by the weight it has gathered; before the first epoch it stays 0."""
+def sharpened_loss(logits: Tensor, labels: Tensor, temperature: float, form: str) -> Tensor:
+    """Eq. 4 and 5. Sharpening a softmax with T_s is softmax(z / T_s)."""
+    sharpened = logits / temperature
+    if form == "literal":
+        return cross_entropy(sharpened, labels)
+    return softmax_twice_loss(sharpened.softmax(1), labels)
+
+
+def divergence(logits: Tensor, teacher_logits: Tensor, params: LSGParams) -> Tensor:
+    """Eq. 6 and 7: divergence of the tempered predictions from those of the teacher."""
+    student = tempered_softmax(logits, params.temperature)
+    teacher = tempered_softmax(teacher_logits, params.temperature)
+    if params.kl_reduction == "linear":
+        return (teacher * (teacher.log() - student)).mean()
+    terms = js_terms if params.distillation == "js" else kl_terms
+    values = terms(teacher, student)
+    return values.mean() if params.kl_reduction == "mean" else values.sum(1).mean()
+
+
+def correct_bias(ensemble: Tensor, alpha: float, epochs: int) -> Tensor:
+    """Divide a moving average that started from 0 by its total weight. Before epoch 1 it is 0."""
     return ensemble / (1 - alpha**epochs) if epochs else ensemble

@@ -10,12 +10,15 @@ from methods.toolkit.aggregation import coordinate_median
 
 @register(family="aggregation", paper="Yin et al., ICML 2018")
 class Median(FedAvg):
-    """FedAvg whose server takes the median of every coordinate, regardless of the clients' sizes.
+    """FedAvg with the median of each coordinate as aggregation, independent of client sizes.
 
-    Deviations: none. An even cohort gives the mean of the two middle values; batch-norm statistics are treated like weights.
+    Deviations:
+
+    1. For an even cohort the median is the mean of the two middle values.
+    2. Batch-norm statistics are aggregated like weights.
     """
 
     name = "median"
 
-    def combine(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
+    def aggregate_models(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
         return coordinate_median(matrix)

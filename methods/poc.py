@@ -1,72 +1,77 @@
 """PoC: power-of-choice client selection, variant pow-d (Cho et al., AISTATS 2022)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from methods.core import training
-from methods.core.contract import Client, ClientPool, Payload, Reply, RoundContext, TaskSpec
+from methods.core.contract import ClientPool, LocalTask, Reply, RoundContext, TaskSpec
+from methods.core.errors import invalid
+from methods.core.params import PositiveInt, parameters
 from methods.core.registry import register
 from methods.fedavg import FedAvg
 from methods.toolkit.aggregation import uniform_weights
 from methods.toolkit.losses import cross_entropy
 
 
-@dataclass(frozen=True)
+@parameters
 class PoCParams:
-    d: int = 30  # d, candidates asked for their loss in a round; all clients where there are fewer
-    weighting: str = "plain"  # plain: mean over the chosen, since candidates are drawn by size; samples: weighted by size as in FedAvg
-
-    def __post_init__(self) -> None:
-        if self.d < 1:
-            raise ValueError(f"method.d={self.d} is not legal; legal: at least 1")
-        if self.weighting not in ("plain", "samples"):
-            raise ValueError(
-                f"method.weighting={self.weighting!r} is not legal; legal: plain, samples"
-            )
+    d: PositiveInt = 30  # d, candidates per round, at most all clients
+    weighting: Literal["plain", "samples"] = "plain"  # plain: unweighted mean; samples: as FedAvg
 
 
 @register(family="selection", paper="Cho et al., AISTATS 2022")
 class PoC(FedAvg):
-    """FedAvg in which those clients of a random candidate set train whose loss under the global model is largest.
+    """FedAvg with a biased cohort: the clients with the largest loss among random candidates.
 
-    Deviations: none from pow-d; FedCorr does not say which variant it ran. The loss is taken on the client's working labels and unaugmented
-    images, in eval mode. The chosen clients are metered as if they received the model a second time.
+    In each round the server samples d candidates with probabilities proportional to their numbers
+    of samples. Each candidate reports the loss of the global model. The clients with the largest
+    losses train. Their models are averaged without weights, because sampling already depends on
+    the client sizes.
+
+    Deviations:
+
+    1. FedCorr does not say which variant of PoC it uses. This is pow-d.
+    2. The loss is computed on current labels and images without augmentation, in evaluation mode.
+    3. The cost counts the model twice for clients of the cohort: for the query and for training.
     """
 
     name = "poc"
     Params = PoCParams
     params: PoCParams
 
-    def check(self, spec: TaskSpec) -> None:
-        super().check(spec)
+    # Server side
+
+    def validate(self, spec: TaskSpec) -> None:
+        super().validate(spec)
         if self.params.d < spec.clients_per_round:
-            raise ValueError(
-                f"method.d={self.params.d} is not legal; legal: at least federation.clients_per_round={spec.clients_per_round}"
-            )
+            least = f"at least federation.clients_per_round={spec.clients_per_round}"
+            raise invalid("method.d", self.params.d, least)
 
-    def select(self, fleet: ClientPool, ctx: RoundContext) -> Sequence[int]:
-        rng = ctx.rng("candidates")
-        candidates = rng.choice(
-            fleet.num_clients,
-            size=min(self.params.d, fleet.num_clients),
-            replace=False,
-            p=fleet.sizes / fleet.sizes.sum(),
-        )
-        replies = fleet.ask([int(k) for k in candidates], self.local_loss, self.payload, ctx)
+    def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
+        rng, sizes = ctx.rng("candidates"), pool.client_sizes
+        count = min(self.params.d, pool.num_clients)
+        candidates = rng.choice(pool.num_clients, size=count, replace=False, p=sizes / sizes.sum())
+        replies = pool.run_task([int(k) for k in candidates], self.local_loss, self.payload, ctx)
         losses = np.array([reply.values["loss"] for reply in replies])
-        order = np.lexsort((rng.random(len(losses)), -losses))  # largest first, ties at random
-        return [int(k) for k in np.sort(candidates[order[: self.spec.clients_per_round]])]
+        largest = largest_loss_indices(losses, self.spec.clients_per_round, rng)
+        return [int(k) for k in np.sort(candidates[largest])]
 
-    def weights(self, replies: Sequence[Reply]) -> np.ndarray:
-        return (
-            uniform_weights(len(replies)) if self.params.weighting == "plain" else super().weights(replies)
-        )
+    def aggregation_weights(self, replies: Sequence[Reply]) -> np.ndarray:
+        if self.params.weighting == "plain":
+            return uniform_weights(len(replies))
+        return super().aggregation_weights(replies)
 
-    def local_loss(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        """Mean cross-entropy over all of a client's samples."""
-        (logits,) = training.map_client_samples(
-            client, [client.network(payload.models["model"]).eval()]
-        )
+    # Client side
+
+    def local_loss(self, task: LocalTask) -> Reply:
+        """Mean cross-entropy of the received model over all samples of the client."""
+        client, model = task.client, task.load_models()["model"]
+        (logits,) = training.map_client_samples(client, [model.eval()])
         return client.reply({}, loss=float(cross_entropy(logits, client.labels)))
+
+
+def largest_loss_indices(losses: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Positions of the `count` largest losses, in descending order. Ties are broken at random."""
+    return np.lexsort((rng.random(len(losses)), -losses))[:count]

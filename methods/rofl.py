@@ -1,7 +1,7 @@
-"""RoFL (Yang et al., IEEE Intelligent Systems 2022): clients and server agree on class centroids in feature space."""
+"""RoFL: robust federated learning with noisy labels (Yang et al., IEEE Intell. Syst. 2022)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,184 +11,168 @@ from torch import Tensor
 from methods.core import training
 from methods.core.contract import (
     Batch,
-    Client,
     ClientPool,
     Diagnosis,
-    Payload,
+    LocalTask,
     Reply,
     RoundContext,
-    TaskSpec,
+    ServerState,
 )
+from methods.core.flat_model import FlatModel
+from methods.core.params import Fraction, NonNegative, ProperFraction, parameters
 from methods.core.registry import register
 from methods.coteaching import smallest_loss_indices
 from methods.fedavg import FedAvg
+from methods.toolkit.aggregation import uniform_weights
 from methods.toolkit.losses import cross_entropy, entropy, one_hot
 from methods.toolkit.schedules import forget_rate, ramp, rounds_from_fraction
 
 
-@dataclass(frozen=True)
+@parameters
 class RoFLParams:
-    forget_rate: float = 0.2  # tau, share of each batch left out in the end
-    ramp_rounds: float = (
-        0.1  # T_k, as a share of all rounds: those in which the rate grows from 0 to tau
-    )
-    pseudo_label_start: float = (
-        0.1  # T_pl, as a share of all rounds: from there on the global model may replace labels
-    )
-    lambda_cen: float = (
-        1.0  # lambda_cen, pull of a feature towards its class centroid; without effect while detach
-    )
-    lambda_e: float = 0.8  # lambda_e, weight of the entropy term
-    detach: bool = True  # true: no gradient from the centroid term, as in the released code; false: the mean over the chosen samples
-    pseudo_label_view: str = (
-        "train"  # train: pseudo-labels from augmented images, as in the released code; plain
-    )
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.forget_rate < 1:
-            raise ValueError(
-                f"method.forget_rate={self.forget_rate} is not legal; legal: 0 or more, below 1"
-            )
-        for name in ("ramp_rounds", "pseudo_label_start"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(
-                    f"method.{name}={getattr(self, name)} is not legal; legal: 0 to 1, a share of the rounds"
-                )
-        for name in ("lambda_cen", "lambda_e"):
-            if getattr(self, name) < 0:
-                raise ValueError(
-                    f"method.{name}={getattr(self, name)} is not legal; legal: at least 0"
-                )
-        if self.pseudo_label_view not in ("train", "plain"):
-            raise ValueError(
-                f"method.pseudo_label_view={self.pseudo_label_view!r} is not legal; legal: train, plain"
-            )
+    forget_rate: ProperFraction = 0.2  # tau, final fraction dropped per batch
+    ramp_rounds: Fraction = 0.1  # T_k, ramp of the rate from 0 to tau, as a fraction of all rounds
+    pseudo_label_start: Fraction = 0.1  # T_pl, first round with pseudo-labels, as a fraction
+    lambda_cen: NonNegative = 1.0  # lambda_cen, weight of the centroid term; unused if detach
+    lambda_e: NonNegative = 0.8  # lambda_e, weight of the entropy term
+    detach: bool = True  # true: the centroid term has no gradient, see deviation 2
+    pseudo_label_view: Literal["train", "plain"] = "train"  # images for pseudo-labels; code: train
 
 
 @register(family="label correction", paper="Yang et al., IEEE Intelligent Systems 2022")
 class RoFL(FedAvg):
-    """Small-loss samples, checked against shared class centroids; where the two disagree the global model gives the label.
+    """Small-loss samples checked against class centroids that clients and server share.
 
-    Deviations: this is the implementation that FedCorr's tables used, not the text. Its features are detached before the centroid term, which
-    then has no gradient; `detach=false` gives it one, as a mean over the chosen samples with the centroids held fixed (the released sum
-    would grow with the batch). Its first global centroids are random, so that the cosine weights of round 0 have mixed signs and a sum
-    near 0; here a class that has no centroid yet takes the plain mean of those who have one, and a class whose weights cancel keeps its
-    centroid. A class that a client meets before the server knows it starts from that client's first batch mean; in the
-    released rule a centroid of 0 would stay 0 for ever. At least one sample of a batch is chosen. T_k and T_pl are shares of the rounds.
+    A client trains on the samples of a batch with the smallest losses. A sample is consistent if
+    the centroid nearest to its feature is that of its label. From round T_pl on, an inconsistent
+    sample gets the label that the received model predicts. Local centroids follow the features of
+    each batch. The server averages the centroids, weighted by their cosine with the current ones.
+
+    Deviations:
+
+    1. The implementation follows the code that FedCorr's tables used, not the paper's text.
+    2. That code detaches the features, so the centroid term has no gradient. `detach=false` gives
+       it one, as a mean over the selected samples with fixed centroids. The sum in that code would
+       grow with the batch size.
+    3. That code starts from random global centroids, so the cosine weights of round 0 have mixed
+       signs and a sum near 0. Here a class without a centroid takes the unweighted mean of the
+       clients' centroids of this class. A class whose weights cancel keeps its centroid.
+    4. A local centroid that does not exist yet starts from the mean of the class in the client's
+       first batch with it. With the rule of that code, a centroid of 0 would stay 0.
+    5. At least one sample of each batch is selected.
+    6. T_k and T_pl are fractions of all rounds.
     """
 
     name = "rofl"
     Params = RoFLParams
     params: RoFLParams
-    client_state = (
-        "which samples it left out last, and the labels it trained on (for diagnosis only)"
-    )
+    client_state_doc = "mask of the samples selected last, and their labels (for diagnosis only)"
 
-    # --- server -------------------------------------------------------------------------------------------------------------------------
+    # Server side
 
-    def setup(self, spec: TaskSpec, fleet: ClientPool, ctx: RoundContext) -> None:
-        super().setup(spec, fleet, ctx)
-        self.shared["centroids"] = torch.zeros(spec.num_classes, spec.feature_dim)
+    def initial_state(self, pool: ClientPool, ctx: RoundContext) -> ServerState:
+        state = super().initial_state(pool, ctx)
+        state.shared["centroids"] = torch.zeros(self.spec.num_classes, self.spec.feature_dim)
+        return state
 
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
         super().aggregate(replies, ctx)
-        self.shared["centroids"] = merge(
-            self.shared["centroids"], torch.stack([reply.values["centroids"] for reply in replies])
-        )
+        local = torch.stack([reply.values["centroids"] for reply in replies])
+        self.state.shared["centroids"] = aggregate_centroids(self.state.shared["centroids"], local)
 
-    def weights(self, replies: Sequence[Reply]) -> np.ndarray:
-        return np.full(len(replies), 1 / len(replies))
+    def aggregation_weights(self, replies: Sequence[Reply]) -> np.ndarray:
+        return uniform_weights(len(replies))
 
-    def diagnosis(self, fleet: ClientPool) -> Diagnosis:
-        """Held to be mislabelled: what was left out in the last epoch of a client's last visit. Labels: what the rest was trained on."""
-        states = {k: fleet.state(k) for k in range(fleet.num_clients)}
-        visited = {k: state for k, state in states.items() if "targets" in state}
+    def diagnose(self, pool: ClientPool) -> Diagnosis:
+        """Samples not selected in a client's last epoch are called wrong. Labels: its targets."""
+        states = {k: pool.state(k) for k in range(pool.num_clients)}
+        trained = {k: state for k, state in states.items() if "targets" in state}
         return Diagnosis(
-            noisy_samples={k: ~state["chosen"].numpy() for k, state in visited.items()},
-            labels={k: state["targets"].numpy() for k, state in visited.items()},
+            noisy_samples={k: ~state["chosen"].numpy() for k, state in trained.items()},
+            labels={k: state["targets"].numpy() for k, state in trained.items()},
         )
 
-    # --- client -------------------------------------------------------------------------------------------------------------------------
+    # Client side
 
-    def local_update(self, client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        params = self.params
-        net = client.network(payload.models["model"])
+    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+        params, client, ctx, local = self.params, task.client, task.ctx, task.local
         start = rounds_from_fraction(params.pseudo_label_start, ctx.spec)
-        rate = forget_rate(
-            ctx.round, rounds_from_fraction(params.ramp_rounds, ctx.spec), params.forget_rate
-        )
-        pull = 0.0 if params.detach else params.lambda_cen * ramp(ctx.round, start)
-        centroids = payload.shared["centroids"]
-        guesses = client.labels  # before T_pl a sample keeps its label whatever its centroid says
+        length = rounds_from_fraction(params.ramp_rounds, ctx.spec)
+        local.rate = forget_rate(ctx.round, length, params.forget_rate)
+        local.pull = 0.0 if params.detach else params.lambda_cen * ramp(ctx.round, start)
+        local.centroids = task.payload.shared["centroids"]
+        local.pseudo_labels = client.labels
+        local.selected = torch.empty(client.num_samples, dtype=torch.bool)
+        local.targets = client.labels.clone()
         if ctx.round == 0 or ctx.round >= start:
-            net.eval()
+            model, generator = models["model"].eval(), task.generator("pseudo_labels")
             (features,) = training.map_client_samples(
-                client,
-                [net.features],
-                params.pseudo_label_view,
-                ctx.generator("pseudo_labels", client.id),
+                client, [model.features], params.pseudo_label_view, generator
             )
             if ctx.round == 0:
-                centroids = class_means(features, client.labels, client.num_classes)
+                local.centroids = class_means(features, client.labels, client.num_classes)
             if ctx.round >= start:
-                guesses = net.head(features).argmax(1)
-        chosen, targets = torch.empty(client.num_samples, dtype=torch.bool), client.labels.clone()
+                local.pseudo_labels = model.head(features).argmax(1)
 
-        def batch_loss(batch: Batch) -> Tensor:
-            nonlocal centroids
-            features = net.features(batch.x)
-            logits = net.head(features)
-            easy = smallest_loss_indices(cross_entropy(logits, batch.y, reduction="none"), rate)
-            index, features, logits, labels = (
-                batch.index[easy],
-                features[easy],
-                logits[easy],
-                batch.y[easy],
-            )
-            consistent = nearest(centroids, features.detach()) == labels
-            target = torch.where(consistent, labels, guesses[index])
-            loss = (
-                cross_entropy(logits, target) + params.lambda_e * entropy(logits.softmax(1)).mean()
-            )
-            if pull:
-                loss = (
-                    loss
-                    + pull * (consistent * (features - centroids[labels]).square().sum(1)).mean()
-                )
-            # Every epoch writes over the one before: the last one remains.
-            chosen[batch.index] = False
-            chosen[index] = True
-            targets[batch.index] = batch.y
-            targets[index] = target
-            centroids = follow(
-                centroids, class_means(features.detach(), labels, client.num_classes)
-            )
-            return loss
+    def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
+        local = task.local
+        features = model.features(batch.x)
+        logits = model.head(features)
+        losses = cross_entropy(logits, batch.y, reduction="none")
+        selected = smallest_loss_indices(losses, local.rate)
+        index, labels = batch.index[selected], batch.y[selected]
+        features, logits = features[selected], logits[selected]
+        consistent = nearest_class(local.centroids, features.detach()) == labels
+        targets = torch.where(consistent, labels, local.pseudo_labels[index])
+        loss = cross_entropy(logits, targets)
+        loss = loss + self.params.lambda_e * entropy(logits.softmax(1)).mean()
+        if local.pull:
+            distances = (features - local.centroids[labels]).square().sum(1)
+            loss = loss + local.pull * (consistent * distances).mean()
+        # Overwritten in every epoch; only the last epoch is kept.
+        local.selected[batch.index] = False
+        local.selected[index] = True
+        local.targets[batch.index] = batch.y
+        local.targets[index] = targets
+        means = class_means(features.detach(), labels, task.client.num_classes)
+        local.centroids = update_local_centroids(local.centroids, means)
+        return loss
 
-        training.train(client, [net], batch_loss, ctx)
-        client.state.update(chosen=chosen, targets=targets)
-        return client.reply({"model": net.vector}, centroids=centroids)
+    def finish_local_update(
+        self, models: Mapping[str, FlatModel], task: LocalTask
+    ) -> Mapping[str, Any]:
+        task.client.state.update(chosen=task.local.selected, targets=task.local.targets)
+        return {"centroids": task.local.centroids}
 
 
 def class_means(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
-    """Mean feature of each class, (classes, d); 0 for a class that is absent."""
+    """Mean feature of each class, (classes, d); 0 for a class without samples."""
     members = one_hot(labels, num_classes)
     return members.T @ features / members.sum(0).clamp_min(1)[:, None]
 
 
-def nearest(centroids: Tensor, features: Tensor) -> Tensor:
-    """For each feature the class whose centroid has the largest cosine."""
+def nearest_class(centroids: Tensor, features: Tensor) -> Tensor:
+    """For each feature, the class whose centroid has the largest cosine similarity."""
     return (F.normalize(features) @ F.normalize(centroids).T).argmax(1)
 
 
-def follow(centroids: Tensor, means: Tensor) -> Tensor:
-    """A client's step: f <- (1 - s^2) f + s^2 f_batch with s = cos(f, f_batch); an absent class stays, one without a centroid takes the mean."""
-    share = F.cosine_similarity(centroids, means).square()
-    return centroids.lerp(means, torch.where(centroids.any(1), share, 1.0)[:, None])
+def update_local_centroids(centroids: Tensor, means: Tensor) -> Tensor:
+    """f <- (1 - s^2) f + s^2 f_batch with s = cos(f, f_batch), for each class.
+
+    A class without samples in the batch keeps its centroid. A class without a centroid takes the
+    batch mean.
+    """
+    weights = F.cosine_similarity(centroids, means).square()
+    return centroids.lerp(means, torch.where(centroids.any(1), weights, 1.0)[:, None])
 
 
-def merge(current: Tensor, local: Tensor) -> Tensor:
-    """The server's step, (classes, d) and (clients, classes, d): mean of the clients' centroids weighted by their cosine with the current one."""
+def aggregate_centroids(current: Tensor, local: Tensor) -> Tensor:
+    """Mean of the local centroids, weighted by their cosine with the current centroid.
+
+    Args:
+        current: (classes, d); a row of zeros is a class without a centroid.
+        local: (clients, classes, d).
+    """
     weights = torch.where(
         current.any(1),
         F.cosine_similarity(current[None], local, dim=2),
