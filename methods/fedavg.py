@@ -82,7 +82,8 @@ class FedAvg(Method):
 
     def aggregation_weights(self, replies: Sequence[Reply]) -> np.ndarray:
         sizes = np.array([reply.num_samples for reply in replies], dtype=np.float64)
-        return sizes / sizes.sum()
+        weights: np.ndarray = sizes / sizes.sum()
+        return weights
 
     def aggregate_models(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
         return weighted_mean(matrix, weights)

@@ -1,9 +1,9 @@
 """The contract between a method, its clients and the runner.
 
-A method has a server side and a client side. Server-side hooks run in the main process. Client-side hooks run in workers,
-on an instance that has `params` and nothing else: a client receives data through the payload and keeps data in
-`client.state` and `client.labels`. `FedAvg` implements every hook; other methods subclass it and override what their paper
-changes.
+A method has a server side and a client side. Server-side hooks run in the main process. Client-side
+hooks run in workers, on an instance that has `params` and nothing else: a client receives data
+through the payload and keeps data in `client.state` and `client.labels`. `FedAvg` implements every
+hook. Other methods subclass it and override what their paper changes.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ class DivergenceError(Exception):
 
 @parameters
 class TrainParams:
-    """Local training. The optimizer is created for each local update, so no momentum survives a round."""
+    """Local training. Each local update has a new optimizer, so momentum does not persist."""
 
     local_epochs: PositiveInt = 5  # E
     batch_size: PositiveInt = 10  # B
@@ -55,7 +55,10 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class RoundContext:
-    """One round. Random streams are named by purpose, never by method, so methods of one seed share cohorts and batch order."""
+    """One round and its random streams.
+
+    Streams are named by purpose, not by method: methods of one seed share cohorts and batch order.
+    """
 
     seed: int
     round: int
@@ -73,10 +76,10 @@ class RoundContext:
 
 
 class Payload(NamedTuple):
-    """Message from the server to a client: parameter vectors by name, and other tensors or numbers by name."""
+    """Message from the server to a client."""
 
-    models: Mapping[str, Tensor]
-    shared: Mapping[str, Any]
+    models: Mapping[str, Tensor]  # parameter vectors by name
+    shared: Mapping[str, Any]  # other tensors and numbers by name
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class Batch:
 
 
 class Client(Protocol):
-    """One client as its own code sees it. It has no clean labels, no test data and no access to other clients."""
+    """One client in client-side code, without clean labels, test data or other clients."""
 
     id: int
     num_samples: int
@@ -127,7 +130,7 @@ class Client(Protocol):
         epoch: int = 0,
         subset: Tensor | None = None,
     ) -> Iterator[Batch]:
-        """One shuffled epoch over all samples, or over the positions in `subset`. The last, shorter batch is kept."""
+        """One shuffled epoch over all samples, or a subset of positions, in batches."""
 
     def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply:
         """The reply to the server, with copies of the parameter vectors."""
@@ -152,9 +155,8 @@ class LocalTask:
 
     def load_models(self) -> dict[str, FlatModel]:
         """The models of the payload."""
-        return {
-            name: self.client.load_model(vector) for name, vector in self.payload.models.items()
-        }
+        vectors = self.payload.models
+        return {name: self.client.load_model(vector) for name, vector in vectors.items()}
 
 
 TaskFunction = Callable[[LocalTask], Reply]
@@ -162,7 +164,7 @@ PayloadFunction = Callable[[int, RoundContext], Payload]
 
 
 class ClientPool(Protocol):
-    """All clients as the server reaches them."""
+    """All clients, in server-side code."""
 
     num_clients: int
     client_sizes: np.ndarray  # samples per client
@@ -175,7 +177,7 @@ class ClientPool(Protocol):
         ctx: RoundContext,
         participation: bool = False,
     ) -> list[Reply]:
-        """Run a client-side function of the method on each client. Replies come in the order of `ids`."""
+        """Run a client-side function of the method on each client, and return the replies."""
 
     def initial_weights(self, index: int = 0) -> Tensor:
         """Initial parameter vector number `index`; the same for all methods of a seed."""
@@ -189,17 +191,13 @@ class ClientPool(Protocol):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A method's estimate of the label noise. The runner scores it against the clean labels. All fields are optional."""
+    """A method's estimate of the label noise, scored by the runner. All fields are optional."""
 
     client_scores: np.ndarray | None = None  # (K,), higher: noisier
     noisy_clients: Sequence[int] | None = None
     noise_rates: np.ndarray | None = None  # (K,) estimated fraction of mislabeled samples
-    noisy_samples: Mapping[int, np.ndarray] | None = (
-        None  # client -> bool mask: predicted mislabeled
-    )
-    labels: Mapping[int, np.ndarray] | None = (
-        None  # client -> labels that the method would use; None: current labels
-    )
+    noisy_samples: Mapping[int, np.ndarray] | None = None  # mask of predicted mislabeled samples
+    labels: Mapping[int, np.ndarray] | None = None  # labels after correction; None: current labels
     values: Mapping[str, float] = field(default_factory=dict)  # scalars for the learning curve
     arrays: Mapping[str, Any] = field(default_factory=dict)  # arrays for the journal
 
@@ -208,7 +206,8 @@ class Diagnosis:
 class ServerState:
     """Everything that the server keeps between rounds; a checkpoint holds all of it.
 
-    A method with more state declares a subclass. Fields are tensors, arrays, numbers, strings, and lists or dicts of these.
+    A method with more state declares a subclass. Fields are tensors, arrays, numbers, strings, and
+    lists or dicts of these.
     """
 
     models: dict[str, Tensor]  # the global models
@@ -221,15 +220,9 @@ class Method(ABC):
     name: ClassVar[str]
     Params: ClassVar[type] = NoParams
     model_names: ClassVar[tuple[str, ...]] = ("model",)
-    client_state_doc: ClassVar[str] = (
-        "none"  # what a client keeps between rounds, for the table of methods
-    )
-    skip_nonfinite_updates: ClassVar[bool] = (
-        False  # True: skip client models with NaN or Inf; False: the run diverges
-    )
-    fedavg_equivalent_params: ClassVar[Mapping[str, Any] | None] = (
-        None  # with these, the method equals FedAvg exactly
-    )
+    client_state_doc: ClassVar[str] = "none"  # client state, for the table of methods
+    skip_nonfinite_updates: ClassVar[bool] = False  # False: NaN or Inf ends the run as diverged
+    fedavg_equivalent_params: ClassVar[Mapping[str, Any] | None] = None  # these give FedAvg exactly
 
     spec: TaskSpec
     state: ServerState
@@ -244,7 +237,7 @@ class Method(ABC):
     def validate(self, spec: TaskSpec) -> None:
         """Raise UserError if the method does not support this task.
 
-        Side: server. Called by: the checks before a sweep starts. May read: parameters, task spec.
+        Side: server. Called by: the checks before a sweep starts. May read: parameters, spec.
         """
 
     @abstractmethod
@@ -256,52 +249,51 @@ class Method(ABC):
 
     @abstractmethod
     def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
-        """Set what follows from the configuration, and the initial server state.
+        """Prepare the first round, or a resume: derived attributes and the initial server state.
 
-        Side: server. Called by: the round loop, once before the first round and once before a resume.
-        May read: parameters, task spec, client sizes.
+        Side: server. Called by: the round loop. May read: parameters, spec, client sizes.
         """
 
     @abstractmethod
     def initial_state(self, pool: ClientPool, ctx: RoundContext) -> ServerState:
         """Return the server state before the first round.
 
-        Side: server. Called by: `setup`. May read: parameters, task spec, client sizes, initial weights.
+        Side: server. Called by: `setup`. May read: parameters, spec, client sizes, initial weights.
         """
 
     @abstractmethod
     def stage(self, round: int) -> str | None:
         """Name the stage of a round; None after the last round.
 
-        Side: server. Called by: the round loop. May read: parameters, task spec, server state.
+        Side: server. Called by: the round loop. May read: parameters, spec, server state.
         """
 
     @abstractmethod
     def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
         """Return the cohort of the round, in ascending order.
 
-        Side: server. Called by: the round loop, at the start of a round. May read: server state, client sizes, replies to queries.
+        Side: server. Called by: the round loop. May read: server state, client sizes, replies.
         """
 
     @abstractmethod
     def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
-        """Act before the cohort trains; may query clients.
+        """Act before the cohort trains, for example query clients.
 
-        Side: server. Called by: the round loop, after selection. May read: server state, replies to queries.
+        Side: server. Called by: the round loop. May read: server state, replies.
         """
 
     @abstractmethod
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
         """Return the message to one client.
 
-        Side: server. Called by: the client pool, for each client of the cohort. May read: server state.
+        Side: server. Called by: the client pool, for each client. May read: server state.
         """
 
     @abstractmethod
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
-        """Update the server state from the replies of the cohort.
+        """Update the server state from the replies of the cohort. There is at least one.
 
-        Side: server. Called by: the round loop, if there is at least one reply. May read: server state, replies.
+        Side: server. Called by: the round loop. May read: server state, replies.
         """
 
     @abstractmethod
@@ -320,9 +312,9 @@ class Method(ABC):
 
     @abstractmethod
     def after_round(self, pool: ClientPool, ctx: RoundContext) -> None:
-        """Act after aggregation; may query clients.
+        """Act after aggregation, for example query clients.
 
-        Side: server. Called by: the round loop, at the end of a round. May read: server state, replies to queries.
+        Side: server. Called by: the round loop. May read: server state, replies.
         """
 
     @abstractmethod
@@ -336,7 +328,7 @@ class Method(ABC):
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         """Return the method's estimate of the label noise. Changes nothing.
 
-        Side: server. Called by: the evaluation. May read: server state, current labels and states of all clients.
+        Side: server. Called by: the evaluation. May read: server state, client labels and states.
         """
 
     # Client side
@@ -345,19 +337,19 @@ class Method(ABC):
     def local_update(self, task: LocalTask) -> Reply:
         """Train on one client. Override it only to replace the training loop.
 
-        Side: client. Called by: the worker, for each client of the cohort. May read: parameters, task.
+        Side: client. Called by: the worker. May read: parameters, task.
         """
 
     @abstractmethod
     def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
-        """Compute what the local update needs once, and store it in `task.local`.
+        """Prepare the local update; store values in `task.local`.
 
         Side: client. Called by: `local_update`, before the first epoch. May read: parameters, task.
         """
 
     @abstractmethod
     def train_options(self, task: LocalTask) -> Mapping[str, Any]:
-        """Return options of `training.train` that differ from `ctx.train`: `lr`, `view`, `local_epochs`, `batch_size`.
+        """Return options of `training.train`, such as `lr`, `view`, `local_epochs`, `batch_size`.
 
         Side: client. Called by: `local_update`. May read: parameters, task.
         """
@@ -366,7 +358,7 @@ class Method(ABC):
     def joint_loss(self, models: Mapping[str, FlatModel], batch: Batch, task: LocalTask) -> Tensor:
         """Return the loss of all models on a batch; by default the sum of their `batch_loss`.
 
-        Side: client. Called by: `local_update`, for each batch. May read: parameters, task, batch.
+        Side: client. Called by: `local_update`. May read: parameters, task, batch.
         """
 
     @abstractmethod
@@ -378,14 +370,14 @@ class Method(ABC):
 
     @abstractmethod
     def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
-        """Add the gradient of a weight-space penalty to `model.grad`, after the backward pass and gradient clipping.
+        """Add the gradient of a penalty on the weights to `model.grad`, which is already clipped.
 
-        Side: client. Called by: `local_update`, for each batch and model. May read: parameters, task, batch.
+        Side: client. Called by: `local_update`. May read: parameters, task, batch.
         """
 
     @abstractmethod
     def after_epoch(self, epoch: int, task: LocalTask) -> None:
-        """Act after a local epoch, such as updating labels.
+        """Act after a local epoch, for example update labels.
 
         Side: client. Called by: `local_update`. May read: parameters, task.
         """
@@ -401,7 +393,7 @@ class Method(ABC):
 
     @abstractmethod
     def predict(self, models: Mapping[str, FlatModel], x: Tensor) -> Tensor:
-        """Return class probabilities (n, classes) from the evaluated models.
+        """Return class probabilities (n, classes) of models in evaluation mode.
 
-        Side: client. Called by: the evaluation, in a worker and in evaluation mode. May read: parameters.
+        Side: client. Called by: the evaluation. May read: parameters.
         """

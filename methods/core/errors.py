@@ -11,7 +11,7 @@ from typing import Any
 
 
 class UserError(ValueError):
-    """An error in the user's input. Commands print the message without a traceback and exit with code 2."""
+    """An error in the user's input. Commands print its message and exit with code 2."""
 
 
 def invalid(key: str, value: Any, expected: str) -> UserError:
@@ -32,9 +32,7 @@ def missing(key: str, fix: str = "") -> UserError:
 def suggest(name: str, available: Iterable[str]) -> str:
     """The closest name and all available names, as the end of an error message."""
     names = list(available)
-    close = get_close_matches(name.rpartition(".")[2], names, n=1) or get_close_matches(
-        name, names, n=1
-    )
+    close = get_close_matches(name.rpartition(".")[2], names) or get_close_matches(name, names)
     listed = f"available: {', '.join(names) or 'none'}"
     return f"did you mean {close[0]}? {listed}" if close else listed
 

@@ -1,8 +1,6 @@
 """A model whose parameters form one flat vector: trainable parameters first, then float buffers."""
 
 from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -12,14 +10,14 @@ Engine = Callable[["FlatModel", str, Tensor], Tensor]  # (model, submodule, inpu
 class FlatModel:
     """A module whose parameters, gradients and float buffers are views of flat vectors.
 
-    Integer buffers (the step counter of batch norm) are not part of the vector, because nothing reads them.
+    Integer buffers (the step counter of batch norm) are not in the vector: nothing reads them.
 
     Attributes:
         vector: all parameters and float buffers; what clients and server exchange.
         weights: the trainable prefix of `vector`.
         buffers: the rest of `vector`.
         grad: the gradient of `weights`.
-        received_vector: the vector that was loaded last, that is the model as the client received it.
+        received_vector: the vector that was loaded last: the model as the client received it.
         weights_leaf: `weights` as one autograd leaf, for engines.
 
     An engine, if given, computes the forward passes; otherwise the module does.
@@ -72,9 +70,10 @@ class FlatModel:
             return self.module_forward(submodule, x)
         return self._engine(self, submodule, x)
 
-    def module_forward(self, submodule: str, x: Tensor) -> Any:
+    def module_forward(self, submodule: str, x: Tensor) -> Tensor:
         """Forward pass of the module itself."""
-        return getattr(self.module, submodule)(x)
+        output: Tensor = getattr(self.module, submodule)(x)
+        return output
 
     @property
     def is_training_pass(self) -> bool:

@@ -5,8 +5,8 @@
         mu: NonNegative = 1.0  # mu, weight of the proximal term
         form: Literal["squared", "norm"] = "squared"
 
-A parameter class is a frozen pydantic dataclass. Values are not converted, except integers to floats and lists to tuples.
-`build_params` turns a violated constraint into a one-line `UserError`.
+A parameter class is a frozen pydantic dataclass. Values are not converted, except integers to
+floats and lists to tuples. `build_params` turns a violated constraint into a one-line `UserError`.
 """
 
 import typing
@@ -44,9 +44,8 @@ def _as_tuple(value: Any) -> Any:
 
 
 Item = TypeVar("Item")
-Tuple = Annotated[
-    tuple[Item, ...], BeforeValidator(_as_tuple)
-]  # accepts a list, as YAML has no tuples
+# Accepts a list, because YAML has no tuples.
+Tuple = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
 
 
 @dataclass_transform(frozen_default=True)
@@ -61,7 +60,7 @@ class NoParams:
 
 
 def build_params(cls: type[T], values: Mapping[str, Any], section: str) -> T:
-    """Create `cls(**values)`. The first violated constraint is a UserError that names `section.key`."""
+    """Create `cls(**values)`. A violated constraint is a UserError that names `section.key`."""
     if not isinstance(values, Mapping):
         raise invalid(section, values, f"keys {', '.join(field_names(cls)) or '(none)'}")
     for key in values:
@@ -103,7 +102,8 @@ def _describe_bounds(kind: str, metadata: tuple[Any, ...]) -> str:
             }
     low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
     if low is not None and high is not None:
-        return f"{kind} in {'[' if 'ge' in bounds else '('}{low}, {high}{']' if 'le' in bounds else ')'}"
+        opening, closing = "[" if "ge" in bounds else "(", "]" if "le" in bounds else ")"
+        return f"{kind} in {opening}{low}, {high}{closing}"
     if low is not None:
         return f"{kind} {'of at least' if 'ge' in bounds else 'above'} {low}"
     if high is not None:

@@ -1,19 +1,13 @@
-"""Registry of methods: every module of this package, and installed packages with entry points in `fln.methods`."""
+"""Registry of methods. Other packages add methods in the entry-point group `fln.methods`."""
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-import methods
 from methods.core.contract import Method
-from methods.core.errors import UserError, unknown
 from methods.core.params import build_params
+from methods.core.plugins import Registry
 
-ENTRY_POINT_GROUP = "fln.methods"
 MethodClass = TypeVar("MethodClass", bound=type[Method])
 
 
@@ -30,47 +24,32 @@ class MethodInfo:
 
     @property
     def num_models(self) -> int:
+        """Number of models that a client receives."""
         return len(self.cls.model_names)
 
 
-_METHODS: dict[str, MethodInfo] = {}
+METHODS: Registry[MethodInfo] = Registry("method", group="fln.methods", package="methods")
 
 
 def register(*, family: str, paper: str) -> Callable[[MethodClass], MethodClass]:
     """Class decorator: `@register(family="aggregation", paper="Author et al., Venue Year")`."""
 
     def add(cls: MethodClass) -> MethodClass:
-        known = _METHODS.get(cls.name)
-        if known is not None and known.cls.__module__ != cls.__module__:
-            owner = known.cls.__module__
-            raise UserError(f"duplicate method name {cls.name!r}: already registered by {owner}")
         summary = (cls.__doc__ or "").strip().split("\n")[0]
-        _METHODS[cls.name] = MethodInfo(cls.name, cls, cls.Params, family, paper, summary)
+        METHODS.add(MethodInfo(cls.name, cls, cls.Params, family, paper, summary))
         return cls
 
     return add
 
 
-@cache
-def _discover() -> None:
-    for module in pkgutil.iter_modules(methods.__path__):
-        importlib.import_module(f"methods.{module.name}")
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        entry.load()
-
-
 def list_methods() -> list[MethodInfo]:
     """All methods, by name."""
-    _discover()
-    return [_METHODS[name] for name in sorted(_METHODS)]
+    return METHODS.all()
 
 
 def get(name: str) -> MethodInfo:
     """One method by name. Raises UserError."""
-    _discover()
-    if name not in _METHODS:
-        raise unknown("method", name, sorted(_METHODS))
-    return _METHODS[name]
+    return METHODS.get(name)
 
 
 def build(name: str, params: Mapping[str, Any]) -> Method:

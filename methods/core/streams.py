@@ -1,7 +1,8 @@
-"""Random streams by name. No draw in the suite comes from a global generator.
+"""Random streams by name. The suite never samples from a global generator.
 
-A stream is named by a key such as `(seed, round, "select")`. The key is hashed, so streams are independent of each other and
-of the order in which they are created. A run therefore gives the same numbers when it is repeated, resumed or distributed.
+A stream is named by a key such as `(seed, round, "select")`. The key is hashed, so streams are
+independent of each other and of the order in which they are created. A run therefore gives the same
+numbers when it is repeated, resumed or distributed.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ import torch
 
 
 def derive_seed(*key: int | str) -> int:
-    """Hash a key to a 63-bit seed. Integers and strings only: their text is the same on every machine."""
+    """Hash a key of integers and strings to a 63-bit seed, the same on every machine."""
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in key)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 

@@ -46,7 +46,10 @@ class Optimizer:
 
 
 class Trainer:
-    """Optimizers and random streams of one local update, for methods that act between epochs. See `train`."""
+    """Optimizers and random streams of one local update. `train` is the usual way to use it.
+
+    Methods that act between epochs call `epoch` themselves.
+    """
 
     def __init__(
         self,
@@ -80,7 +83,7 @@ class Trainer:
         view: str = "train",
         subset: Tensor | None = None,
     ) -> None:
-        """Train `models`, by default all of them, for one epoch. The others stay in evaluation mode."""
+        """Train `models`, by default all, for one epoch. The others are in evaluation mode."""
         trained = list(self.optimizers) if models is None else models
         for model in self.optimizers:
             model.train() if model in trained else model.eval()
@@ -112,7 +115,7 @@ def train(
     """Train `models` together: one scalar loss per batch, one optimizer step per model.
 
     Args:
-        penalty: adds closed-form terms to the flat gradients after the backward pass; a proximal term needs no graph.
+        penalty: adds terms in closed form to the flat gradients, after the backward pass.
         lr: learning rate; by default train.lr * train.lr_decay^round.
         changes: fields of `ctx.train` to replace, such as `local_epochs` or `batch_size`.
 
@@ -137,7 +140,10 @@ def map_client_samples(
     view: str = "plain",
     generator: torch.Generator | None = None,
 ) -> list[Tensor]:
-    """Apply each function to the images of all samples, in the client's order. Images are made once for all functions."""
+    """Apply each function to the images of all samples, in the client's order.
+
+    Images are made once for all functions.
+    """
     functions = list(functions)
     results: list[list[Tensor]] = [[] for _ in functions]
     for index in torch.arange(client.num_samples).split(INFERENCE_BATCH_SIZE):

@@ -71,7 +71,8 @@ def residual_reweighting(
         first_buffer = max(num_trainable - columns.start, 0)
         block[:, first_buffer:] = np.maximum(block[:, first_buffer:], y[:, first_buffer:].min(0))
         corrected[:, columns] = block
-        return (fit.confidence * fit.spread).sum(1, dtype=np.float64)
+        scores: np.ndarray = (fit.confidence * fit.spread).sum(1, dtype=np.float64)
+        return scores
 
     scores = np.sum(_map_column_blocks(work, width), axis=0)
     if scores.max() == 0:

@@ -55,7 +55,7 @@ def failing_method(tmp_path: Path) -> Iterator[str]:
     registry.list_methods()
     registry.register(family="test", paper="none, 2024")(Fails)
     yield f"hydra.searchpath=[file://{tmp_path}/conf]"
-    del registry._METHODS["fails"]
+    del registry.METHODS._components["fails"]
 
 
 def records(folder: Path) -> dict[str, dict[str, Any]]:
