@@ -1,5 +1,6 @@
 """DivideMix (Li et al., ICLR 2020), run locally on every client after FedAvg warm-up rounds."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,9 +51,9 @@ class DivideMix(WarmupMethod):
     Stages:
 
     1. `warmup`: FedAvg of both models.
-    2. `divide`: before each local epoch, each model splits the samples by a mixture of two Gaussians
-       on their losses. The other model is trained on that division with MixMatch. Samples that are
-       probably mislabeled lose their label.
+    2. `divide`: before each local epoch, each model splits the samples by a two-Gaussian mixture of
+       their losses. The other model is trained on that division with MixMatch. Samples that are
+       predicted mislabeled lose their label.
 
     Deviations:
 
@@ -63,8 +64,8 @@ class DivideMix(WarmupMethod):
     5. An epoch with fewer than two labeled samples is cross-entropy on the given labels.
     6. Without unlabeled samples, the labeled samples are mixed with each other.
     7. FedCorr chooses lambda_u by the true noise level. `lambda_u_is_oracle` marks such runs.
-    8. FedCorr states the optimizer of the DivideMix paper and, for all methods, its own. The default
-       is that of the DivideMix paper. FedCorr's own: train.lr=0.01 train.momentum=0.5
+    8. FedCorr states the optimizer of the DivideMix paper and, for all methods, its own. The
+       default is that of the DivideMix paper. FedCorr's own: train.lr=0.01 train.momentum=0.5
        train.weight_decay=0 train.batch_size=10 method.warmup_batch_size=10.
     """
 
@@ -221,4 +222,4 @@ def mixmatch_loss(logits: Tensor, targets: Tensor, num_labeled: int, weight: flo
 
 def uniform_penalty(mean: Tensor) -> Tensor:
     """KL(uniform || mean prediction). Prevents the prediction of one class for all samples."""
-    return -mean.clamp_min(1e-12).log().mean() - np.log(len(mean))
+    return -mean.clamp_min(1e-12).log().mean() - math.log(len(mean))

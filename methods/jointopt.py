@@ -53,14 +53,14 @@ class JointOpt(WarmupMethod):
 
     Deviations:
 
-    1. The paper trains centrally and keeps the given labels up to epoch 70. Here a label is replaced
-       as soon as its sample has `start_after` predictions.
+    1. The paper trains centrally and keeps the given labels up to epoch 70. Here a label is
+       replaced as soon as its sample has `start_after` predictions.
     2. Labels and predictions stay with the client between rounds. FedCorr does not specify this.
     3. If the buffer is not full, the mean is over the predictions that it has.
     4. FedCorr does not mention the paper's second step, a new model on the final labels with the
        learning rate divided by 10 after each third. It is off by default: see `retrain_share`.
-    5. The mean prediction of L_p is that of a mini-batch, as in the paper. With FedCorr's batches of
-       10 it cannot come close to a uniform prior.
+    5. The mean prediction of L_p is that of a mini-batch, as in the paper. With FedCorr's batches
+       of 10 it cannot come close to a uniform prior.
     """
 
     name = "jointopt"

@@ -11,9 +11,8 @@ from benchmarks.executors.base import Executor
 from benchmarks.federation.pool import ClientPool
 from benchmarks.loop.evaluation import predict
 from benchmarks.scenario.scenario import Scenario
-from methods.core.contract import Diagnosis
+from methods.core.contract import Diagnosis, Method
 from methods.core.streams import numpy_generator
-from methods.core.contract import Method
 
 
 def score(diagnosis: Diagnosis, fleet: ClientPool, scenario: Scenario) -> dict[str, float]:

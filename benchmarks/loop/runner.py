@@ -30,7 +30,6 @@ from benchmarks.scenario.scenario import Scenario, build_scenario
 from benchmarks.tracking.tracker import Tracker
 from methods.core import registry
 from methods.core.contract import DivergenceError, Method, RoundContext, TaskSpec
-from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
 from methods.core.streams import derive_seed
 

@@ -1,6 +1,7 @@
 """A model whose parameters form one flat vector: trainable parameters first, then float buffers."""
 
 from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 

@@ -73,7 +73,8 @@ class FedCNML(FedAvg):
        it adapts.
     2. Epochs of the paper are read as rounds, and as local epochs in the scoring stage.
     3. Equation 8 raises the cutoff where the text lowers it. The text is followed.
-    4. Equation 13 has a sign that moves a model away from its own global model. The text is followed.
+    4. Equation 13 has a sign that moves a model away from its own global model. The text is
+       followed.
     5. Equations 9 and 10 take separate means over clean and noisy samples, here within a batch. One
        noisy sample can then outweigh all others. `mean_over=batch` takes one mean.
     6. The triplet loss uses logits, which both models have in common. The global models are in
@@ -257,7 +258,7 @@ class FedCNML(FedAvg):
         return client.reply({}, accuracies=correct / len(index))
 
     def measure(self, task: LocalTask) -> Reply:
-        """Client task: report divergences. A client of the cohort stores what its training needs."""
+        """Client task: report divergences. The cohort also keeps them for its local updates."""
         client, models = task.client, task.load_models()
         predictions = torch.stack(training.predict_proba(client, *models.values()))
         labels = client.labels.expand(len(models), -1)[:, :, None]

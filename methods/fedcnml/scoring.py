@@ -1,5 +1,7 @@
 """Fed-CNML's mathematics (Wu et al., Computer Science 51(10), 2024) as pure functions."""
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,8 +13,8 @@ TIE_TOLERANCE = 1e-9
 def count_neighbors(scores: np.ndarray, tau1: float) -> tuple[float, np.ndarray]:
     """Threshold mu_1 and eta_q, the number of clients on which model q scores well (eq. 3 and 4).
 
-    `scores[p, q]` is the accuracy of model q on the labels of client p. The diagonal, a model on its
-    own training data, is ignored.
+    `scores[p, q]` is the accuracy of model q on the labels of client p. The diagonal, a model on
+    its own training data, is ignored.
     """
     others = ~np.eye(len(scores), dtype=bool)
     highest = scores[others].max()
@@ -35,11 +37,11 @@ def select_clean_clients(eta: np.ndarray, received: np.ndarray, mu2: int, least:
 def jensen_shannon(probability: Tensor) -> Tensor:
     """Divergence (base 2) between a prediction and a one-hot label (eq. 7).
 
-    It depends only on the probability a of the label: JSD = 1 - ((1 + a) log2(1 + a) - a log2 a) / 2
+    It depends on the probability a of the label only: 1 - ((1 + a) log2(1 + a) - a log2 a) / 2
     decreases from 1 at a = 0 to 0 at a = 1.
     """
     a = probability.double().clamp(0, 1)
-    return 1 - (torch.xlogy(1 + a, 1 + a) - torch.xlogy(a, a)) / (2 * np.log(2))
+    return 1 - (torch.xlogy(1 + a, 1 + a) - torch.xlogy(a, a)) / (2 * math.log(2))
 
 
 def divergence_cutoff(

@@ -60,9 +60,9 @@ class FedCorr(FinalStageDelegation):
     Stages:
 
     1. `preprocessing`: clients train one after the other, each from the model of the previous one.
-       At the end of each iteration over all clients, Gaussian mixtures identify noisy clients, their
-       noise levels and their noisy samples. Some noisy samples get the label that the global model
-       predicts.
+       At the end of each iteration over all clients, Gaussian mixtures identify noisy clients,
+       their noise levels and their noisy samples. Some noisy samples get the label that the global
+       model predicts.
     2. `finetuning`: clean clients train. Then every confident prediction replaces a label on noisy
        clients.
     3. `training`: all clients train. `final` can name another method for this stage.

@@ -1,4 +1,4 @@
-"""Delegation of a method's final stage to another method (FedCorr, Sections 3.4 and 4.2, Fig. 4)."""
+"""Delegation of the final stage to another method (FedCorr, Sections 3.4 and 4.2, Fig. 4)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from methods.toolkit import aggregation
 from methods.toolkit.aggregation import (
     coordinate_median,
+    fit_repeated_median,
     median,
     order_statistics,
-    fit_repeated_median,
     residual_reweighting,
     uniform_weights,
     weighted_mean,

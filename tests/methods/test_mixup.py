@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from methods.toolkit.mixup import sample_lambda, mix
+from methods.toolkit.mixup import mix, sample_lambda
 
 
 def test_mix_by_hand():
