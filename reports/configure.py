@@ -15,8 +15,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from reports.frame.load import flatten
-from reports.published import WORLD
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 SCIENCE = ("dataset", "method", "noise", "partition")  # what a cell is
@@ -49,7 +49,8 @@ def _configured(folder: Path, given: tuple[str, ...], scale: str) -> dict[str, A
     config.model = {key: value for key, value in config.model.items() if key in legal}
     try:
         plain = {
-            name: OmegaConf.to_container(config[name], resolve=True) for name in (*SCIENCE, *WORLD)
+            name: OmegaConf.to_container(config[name], resolve=True)
+            for name in (*SCIENCE, *SCALE_DEPENDENT_SECTIONS)
         }
     except (OmegaConfBaseException, ValueError) as error:
         raise NotConfigured(_first_line(error)) from error

@@ -29,9 +29,6 @@ FORBIDDEN = {
 
 
 ALLOWED = {
-    "benchmarks": (
-        "reports.published",
-    ),  # data: the layouts of the papers' tables say which cells an experiment has
     "benchmarks/tracking/wandb_tracker.py": (
         "reports.figures.run_figures",
     ),  # pictures of a finished run folder, drawn where all figures are

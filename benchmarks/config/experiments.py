@@ -1,54 +1,187 @@
-"""Named lists of cells: `experiment=fedcorr_table2` runs the cells of a published table or figure.
+"""Experiments: named lists of runs, one per published table or figure.
 
-A file conf/experiment/NAME.yaml holds either `table: NAME`, whose layout in reports/published says which configuration each printed cell stands for, or its own
-`common`, `rows` and `columns`: lists of overrides whose pairs (rho with tau, p with alpha) stay together. Every row meets every column. At a smaller scale
-common values of network, training, federation and budget give way to the scale's own; those that tell cells apart stay.
+`experiment=fedcorr_table2` stands for the runs of conf/experiment/fedcorr_table2.yaml:
+
+    common: dataset=cifar10 noise=rho_tau          # overrides of every run
+    rows: [method=fedavg, method=fedcorr]          # overrides, with a label each if written as a mapping
+    columns:
+      rho=0.4: {tau=0.5: noise.rho=0.4 noise.tau=0.5}
+    extra:                                         # overrides of some runs, at some scale
+      - {rows: [method=fedcorr], scale: laptop, overrides: train.lr=0.01}
+    skip:                                          # combinations that are not run
+      - {rows: [method=fedavg], columns: [rho=0.4 / tau=0.5]}
+
+There is one run per row and column. At scales other than paper, `common` does not set the
+scale-dependent sections: model, training, federation, budget and evaluation are those of the scale.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
-from benchmarks.config.schema import near
-from methods.core.errors import UserError
-from reports.published import compose, without_world
-from reports.published import load as load_published
+from methods.core.errors import invalid, unknown
+from methods.core.params import Tuple, build_params, parameters
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+SCALE_DEPENDENT_SECTIONS = ("model", "train", "federation", "budget", "evaluate")
+KEYS = ("common", "rows", "columns", "extra", "skip")
 
 
-def names(conf: Path) -> list[str]:
+@dataclass(frozen=True)
+class Heading:
+    """A row or column: its label and its overrides."""
+
+    group: str  # spanning header above the label, or empty
+    name: str
+    overrides: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """Group and name, as used in `extra`, `skip` and the published tables."""
+        return f"{self.group} / {self.name}" if self.group else self.name
+
+
+@parameters
+class Selection:
+    """Some rows and columns of a table. An empty list selects all."""
+
+    rows: Tuple[str] = ()
+    columns: Tuple[str] = ()
+
+    def applies(self, row: str, column: str) -> bool:
+        """True if the cell is selected."""
+        return (not self.rows or row in self.rows) and (not self.columns or column in self.columns)
+
+
+@parameters
+class ExtraOverrides(Selection):
+    """Overrides of selected runs that neither the row nor the column alone determines."""
+
+    overrides: str = ""
+    scale: Literal["", "paper", "laptop", "smoke"] = ""  # empty: all scales
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Layout of an experiment: the overrides of every run."""
+
+    name: str
+    common: tuple[str, ...]
+    rows: tuple[Heading, ...]
+    columns: tuple[Heading, ...]
+    extra: tuple[ExtraOverrides, ...]
+    skip: tuple[Selection, ...]
+
+    def overrides(self, row: str, column: str, scale: str) -> tuple[str, ...]:
+        """Overrides of one run, without `scale=` itself."""
+        common = self.common if scale == "paper" else drop_scale_dependent(self.common)
+        extra = [
+            entry.overrides.split()
+            for entry in self.extra
+            if entry.applies(row, column) and entry.scale in ("", scale)
+        ]
+        return merge_overrides(
+            common,
+            find_heading(self.columns, column, f"{self.name}: column").overrides,
+            find_heading(self.rows, row, f"{self.name}: row").overrides,
+            *extra,
+        )
+
+    def is_skipped(self, row: str, column: str) -> bool:
+        """True for a combination that is not run."""
+        return any(entry.applies(row, column) for entry in self.skip)
+
+    def run_overrides(self, scale: str) -> list[list[str]]:
+        """Overrides of all runs in row-major order, without duplicates."""
+        found = [
+            self.overrides(row.label, column.label, scale)
+            for row, column in product(self.rows, self.columns)
+            if not self.is_skipped(row.label, column.label)
+        ]
+        return [list(run) for run in dict.fromkeys(found)]
+
+
+def experiment_names(conf: Path = CONF) -> list[str]:
+    """Names of the experiments in a configuration directory."""
     return sorted(path.stem for path in (conf / "experiment").glob("*.yaml"))
 
 
-def cells(name: str, scale: str, conf: Path) -> list[list[str]]:
-    """The overrides of every cell of an experiment, none twice."""
-    if name not in names(conf):
-        raise UserError(f"experiment={name} is not legal{near(name, names(conf))}")
-    content = yaml.safe_load((conf / "experiment" / f"{name}.yaml").read_text())
-    found = _of_table(content["table"], scale) if "table" in content else _of_lists(content, scale)
-    return [list(cell) for cell in dict.fromkeys(found)]
-
-
-def _of_table(name: str, scale: str) -> Iterator[tuple[str, ...]]:
-    """The cells that the paper gives, of methods that are here."""
-    table = load_published(name)
-    for row, column in product(table.rows, table.columns):
-        cell = table.cell(row.label, column.label)
-        if cell.method and cell.note != "not given":
-            yield table.overrides(row.label, column.label, scale)
-
-
-def _of_lists(content: dict[str, Any], scale: str) -> Iterator[tuple[str, ...]]:
-    rows, columns = (
-        [text.split() for text in content.get(part, [""])] for part in ("rows", "columns")
+def load_experiment(name: str, conf: Path = CONF) -> Experiment:
+    """Read conf/experiment/NAME.yaml."""
+    if name not in experiment_names(conf):
+        raise unknown("experiment", name, experiment_names(conf))
+    return parse_experiment(
+        name, yaml.safe_load((conf / "experiment" / f"{name}.yaml").read_text(encoding="utf-8"))
     )
-    common = content.get("common", "").split()
-    for row, column in product(rows, columns):
-        yield compose(common if scale == "paper" else without_world(common), column, row)
 
 
-def on_top(cell: Sequence[str], overrides: Iterable[str]) -> list[str]:
-    """A cell with the command line's own overrides, which win."""
-    return list(compose(cell, overrides))
+def parse_experiment(name: str, content: Mapping[str, Any]) -> Experiment:
+    """Layout from the content of an experiment file."""
+    for key in content:
+        if key not in KEYS:
+            raise unknown("key", f"experiment.{key}", KEYS)
+    experiment = Experiment(
+        name,
+        tuple(content.get("common", "").split()),
+        parse_headings(content.get("rows", [""]), "experiment.rows"),
+        parse_headings(content.get("columns", [""]), "experiment.columns"),
+        tuple(
+            build_params(ExtraOverrides, entry, "experiment.extra")
+            for entry in content.get("extra", [])
+        ),
+        tuple(
+            build_params(Selection, entry, "experiment.skip") for entry in content.get("skip", [])
+        ),
+    )
+    for entry in (*experiment.extra, *experiment.skip):
+        for label in entry.rows:
+            find_heading(experiment.rows, label, f"{name}: row")
+        for label in entry.columns:
+            find_heading(experiment.columns, label, f"{name}: column")
+    return experiment
+
+
+def parse_headings(content: Any, key: str) -> tuple[Heading, ...]:
+    """Rows or columns from `[overrides]`, `{name: overrides}` or `{group: {name: overrides}}`."""
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        content = {overrides: overrides for overrides in content}
+    if not isinstance(content, Mapping):
+        raise invalid(key, content, "a list of overrides or a mapping of labels to overrides")
+    found = []
+    for label, entry in content.items():
+        group, members = ("", {label: entry}) if isinstance(entry, str) else (label, entry)
+        found += [
+            Heading(group, name, tuple(overrides.split())) for name, overrides in members.items()
+        ]
+    return tuple(found)
+
+
+def find_heading(headings: Iterable[Heading], label: str, what: str) -> Heading:
+    """The heading with a label."""
+    by_label = {heading.label: heading for heading in headings}
+    if label not in by_label:
+        raise unknown(what, label, by_label)
+    return by_label[label]
+
+
+def merge_overrides(*layers: Iterable[str]) -> tuple[str, ...]:
+    """Join overrides. Later ones win, and choosing a group drops earlier values inside that group."""
+    merged: dict[str, str] = {}
+    for override in (override for layer in layers for override in layer):
+        key, _, value = override.partition("=")
+        merged = {old: kept for old, kept in merged.items() if not old.startswith(f"{key}.")}
+        merged[key] = value
+    return tuple(f"{key}={value}" for key, value in merged.items())
+
+
+def drop_scale_dependent(overrides: Iterable[str]) -> tuple[str, ...]:
+    """The overrides outside the scale-dependent sections."""
+    return tuple(
+        override
+        for override in overrides
+        if override.partition("=")[0].partition(".")[0] not in SCALE_DEPENDENT_SECTIONS
+    )

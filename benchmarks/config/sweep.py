@@ -79,8 +79,8 @@ def _listed(values: list[str]) -> list[list[str]]:
         return [values]
     name = given["experiment"]
     rest = [text for text in values if not text.startswith("experiment=")]
-    listed = experiments.cells(name, given.get("scale", DEFAULT_SCALE), CONF)
-    return [experiments.on_top([*cell, f"part_of={name}"], rest) for cell in listed]
+    listed = experiments.load_experiment(name).run_overrides(given.get("scale", DEFAULT_SCALE))
+    return [list(experiments.merge_overrides([*run, f"part_of={name}"], rest)) for run in listed]
 
 
 def sweeps(overrides: Sequence[str]) -> list[str]:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from reports.configure import SCIENCE, NotConfigured, configured
 from reports.frame.load import flatten
-from reports.published import WORLD
 from reports.tables.matching import ABSENT, differences
 
 WORD = re.compile(r"[\w./+-]+")
@@ -26,7 +26,9 @@ class Rerun:
 
 def rerun(config: Mapping[str, Any], scale: str) -> Rerun:
     """`config` is a run's configuration in sections. What conf/ does not know is given key by key."""
-    ours = flatten({name: config[name] for name in (*SCIENCE, *WORLD) if name in config})
+    ours = flatten(
+        {name: config[name] for name in (*SCIENCE, *SCALE_DEPENDENT_SECTIONS) if name in config}
+    )
     chosen = [
         f"{room}={ours[f'{room}.name']}" for room in ("method", "dataset", "partition", "noise")
     ]

@@ -7,15 +7,15 @@ LSG       Bai et al.: Overcoming Noisy Labels in Federated Learning Through Loca
 Fed-CNML  Wu et al.: Collaborative Network and Metric Learning Based Label Noise Robust Federated Learning Method,
           Computer Science 51(10), 2024. Results: Tables 2-5; settings: Table 1.
 
-A result table is two files. `<name>.csv` has one line per printed cell, as printed. `<name>.yaml` has the layout and,
-for every row and column, the overrides that configure the run: a cell's run is common + column + row + what `also` adds to
-that cell, where a newly chosen group (`partition=centralized`) drops what was set inside the old one. Labels of two
-levels are joined by " / ", Greek letters are spelled out. A settings table is one YAML.
+A result table is three files. `<name>.csv` has one line per printed cell, as printed. `<name>.yaml`
+has the caption, metric, claims and footnotes. `conf/experiment/<name>.yaml` has the rows, the columns
+and the overrides of every cell. Labels of two levels are joined by " / ", Greek letters are spelled
+out. A settings table is one YAML file.
 
     table = load("fedcorr_table2")
     table.cell("Federated / Ours", "rho=0.4 / tau=0.5").value       # 94.15
     table.overrides("Federated / Ours", "rho=0.4 / tau=0.5")        # ("dataset=cifar10", ..., "method=fedcorr")
-    find_inconsistencies(table)                                                   # what does not add up
+    find_inconsistencies(table)                                     # what does not add up
 
 Values stay as printed even where they are misprints; `find_inconsistencies` computes which they are.
 """
@@ -23,25 +23,19 @@ Values stay as printed even where they are misprints; `find_inconsistencies` com
 from reports.published.consistency import Finding, find_inconsistencies
 from reports.published.settings import Setting, SettingsTable, load_settings, settings_names
 from reports.published.tables import (
-    WORLD,
     Cell,
     Claim,
-    ExtraOverrides,
     Footnote,
     Heading,
     PublishedTable,
     StatedSetting,
-    compose,
     load,
     names,
-    without_world,
 )
 
 __all__ = [
-    "WORLD",
     "Cell",
     "Claim",
-    "ExtraOverrides",
     "Finding",
     "Footnote",
     "Heading",
@@ -49,11 +43,9 @@ __all__ = [
     "Setting",
     "SettingsTable",
     "StatedSetting",
-    "compose",
     "find_inconsistencies",
     "load",
     "load_settings",
     "names",
     "settings_names",
-    "without_world",
 ]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from reports.published.tables import Cell, Claim, Heading, PublishedTable, compose, load, names
+from benchmarks.config.experiments import Heading, merge_overrides
+from reports.published.tables import Cell, Claim, PublishedTable, load, names
 
 HALF = 0.005  # rounding of an accuracy, a deviation or an average
 HALF_RATIO = 0.05  # rounding of a ratio
@@ -242,7 +243,7 @@ def _spaced(table: PublishedTable) -> Iterator[list[str]]:
     for column in table.columns:
         rho = [override for override in column.overrides if override.startswith("noise.rho=")]
         if rho:
-            rest = compose(override for override in column.overrides if override not in rho)
+            rest = merge_overrides(override for override in column.overrides if override not in rho)
             families.setdefault(rest, []).append((float(rho[0].partition("=")[2]), column.label))
     for family in families.values():
         ordered = sorted(family)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from benchmarks.config.experiments import Heading, parse_headings
 from reports.published.tables import (
     FOLDER,
     Footnote,
-    Heading,
-    headings,
     names,
     printed_order,
     read_yaml,
@@ -63,7 +62,7 @@ def load_settings(name: str) -> SettingsTable:
             f"settings table {name!r} does not exist; one of {', '.join(settings_names())}"
         )
     layout = read_yaml(name)
-    layout["columns"] = headings(layout["columns"])
+    layout["columns"] = parse_headings(layout["columns"], f"{name}.columns")
     layout["rows"] = tuple(
         Setting(**{**row, "values": tuple(row["values"])}) for row in layout["rows"]
     )

@@ -12,26 +12,21 @@ from typing import Any
 
 import yaml
 
+from benchmarks.config.experiments import (
+    Experiment,
+    Heading,
+    Selection,
+    find_heading,
+    load_experiment,
+    merge_overrides,
+)
+from methods.core.params import parameters
+
 FOLDER = Path(__file__).parent
 METRICS = ("best", "last10", "target_cost")
 STATISTICS = ("mean", "lowest")
 SPREADS = ("std", "none")
 CLAIMS = ("least_difference", "least_ratio", "mean_difference")
-SCALES = ("paper", "laptop", "smoke")
-WORLD = ("model", "train", "federation", "budget", "evaluate")  # what a smaller scale may change
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A row or a column: its place in the printed table and what it sets."""
-
-    group: str  # the heading above it, empty if there is none
-    name: str
-    overrides: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        return f"{self.group} / {self.name}" if self.group else self.name
 
 
 @dataclass(frozen=True)
@@ -47,30 +42,11 @@ class Cell:
     note: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """The rows and columns that something is about; none named means all."""
-
-    rows: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-
-    def applies(self, row: str, column: str) -> bool:
-        return (not self.rows or row in self.rows) and (not self.columns or column in self.columns)
-
-
-@dataclass(frozen=True, kw_only=True)
+@parameters
 class Footnote(Selection):
-    """A remark."""
+    """A note on some cells of a table."""
 
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExtraOverrides(Selection):
-    """Settings of some cells that neither their row nor their column alone decides, or that no heading prints."""
-
-    overrides: tuple[str, ...]
-    scale: str = ""  # empty: every scale
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,22 +83,34 @@ class PublishedTable:
     trials: int | None  # None: not stated
     spread: str  # one of SPREADS
     scale: str
-    common: tuple[str, ...]
-    rows: tuple[Heading, ...]
-    columns: tuple[Heading, ...]
+    experiment: Experiment  # rows, columns and the overrides of every cell
     cells: tuple[Cell, ...]
     target: float | None = None  # test accuracy whose cost is counted
     average: str | None = (
         None  # label of the printed column of row means, which is no run of its own
     )
     ratio_to: str | None = None  # row that the printed ratios divide by
-    also: tuple[ExtraOverrides, ...] = ()  # the last layer of a cell's overrides, in this order
     same_run: tuple[
         tuple[str, str], ...
     ] = ()  # override -> its other spelling in the paper's other tables
     stated: tuple[StatedSetting, ...] = ()
     claims: tuple[Claim, ...] = ()
     footnotes: tuple[Footnote, ...] = ()
+
+    @property
+    def common(self) -> tuple[str, ...]:
+        """Overrides of every cell."""
+        return self.experiment.common
+
+    @property
+    def rows(self) -> tuple[Heading, ...]:
+        """Rows in printed order."""
+        return self.experiment.rows
+
+    @property
+    def columns(self) -> tuple[Heading, ...]:
+        """Columns in printed order, without the average."""
+        return self.experiment.columns
 
     @property
     def groups(self) -> dict[str, tuple[Heading, ...]]:
@@ -142,10 +130,10 @@ class PublishedTable:
         )
 
     def row(self, label: str) -> Heading:
-        return _find(self.rows, label, f"{self.name}: row")
+        return find_heading(self.rows, label, f"{self.name}: row")
 
     def column(self, label: str) -> Heading:
-        return _find(self.columns, label, f"{self.name}: column")
+        return find_heading(self.columns, label, f"{self.name}: column")
 
     def cell(self, row: str, column: str) -> Cell:
         for cell in self.cells:
@@ -157,16 +145,8 @@ class PublishedTable:
         raise ValueError(f"{self.name}: no cell ({row!r}, {column!r}); {legal}")
 
     def overrides(self, row: str, column: str, scale: str = "paper") -> tuple[str, ...]:
-        """The configuration of one cell's run. At another scale than the table's, common network, training, federation and
-        budget give way to the scale's own; what tells rows, columns or single cells apart stays.
-        """
-        common = self.common if scale == self.scale else without_world(self.common)
-        also = [
-            part.overrides
-            for part in self.also
-            if part.applies(row, column) and part.scale in ("", scale)
-        ]
-        return compose(common, self.column(column).overrides, self.row(row).overrides, *also)
+        """Overrides of the run of one cell."""
+        return self.experiment.overrides(row, column, scale)
 
 
 def names() -> tuple[str, ...]:
@@ -180,15 +160,12 @@ def load(name: str) -> PublishedTable:
     if name not in names():
         raise ValueError(f"published table {name!r} does not exist; one of {', '.join(names())}")
     layout = read_yaml(name)
-    legal = {field.name for field in fields(PublishedTable)} - {"name", "cells"}
+    legal = {field.name for field in fields(PublishedTable)} - {"name", "cells", "experiment"}
     for key in layout:
         if key not in legal:
             raise ValueError(f"{name}.yaml: unknown key {key!r}; one of {', '.join(sorted(legal))}")
     layout |= {
-        "common": split(layout["common"]),
-        "rows": headings(layout["rows"]),
-        "columns": headings(layout["columns"]),
-        "also": tuple(_also(entry) for entry in layout.get("also", [])),
+        "experiment": load_experiment(name),
         "same_run": tuple(layout.get("same_run", {}).items()),
         "stated": tuple(
             StatedSetting(entry["where"], split(entry["overrides"]))
@@ -202,25 +179,6 @@ def load(name: str) -> PublishedTable:
     table = PublishedTable(name=name, cells=cells, **layout)
     _validate(table)
     return table
-
-
-def compose(*layers: Iterable[str]) -> tuple[str, ...]:
-    """Join overrides, later ones winning; choosing a group anew drops what earlier layers set inside it."""
-    merged: dict[str, str] = {}
-    for override in (override for layer in layers for override in layer):
-        key, _, value = override.partition("=")
-        merged = {old: kept for old, kept in merged.items() if not old.startswith(f"{key}.")}
-        merged[key] = value
-    return tuple(f"{key}={value}" for key, value in merged.items())
-
-
-def without_world(overrides: Iterable[str]) -> tuple[str, ...]:
-    """The overrides that a smaller scale leaves as they are."""
-    return tuple(
-        override
-        for override in overrides
-        if override.partition("=")[0].partition(".")[0] not in WORLD
-    )
 
 
 def method_of(overrides: Iterable[str]) -> str:
@@ -242,15 +200,6 @@ def read_yaml(name: str) -> dict[str, Any]:
     return yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
-def headings(tree: dict[str, Any]) -> tuple[Heading, ...]:
-    """Rows or columns from `name: overrides` or `group: {name: overrides}`."""
-    found = []
-    for label, entry in tree.items():
-        group, members = ("", {label: entry}) if isinstance(entry, str) else (label, entry)
-        found += [Heading(group, name, split(overrides)) for name, overrides in members.items()]
-    return tuple(found)
-
-
 def split(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
@@ -262,21 +211,8 @@ def _cell(line: dict[str, str]) -> Cell:
     return Cell(line["row"], line["column"], line["method"], value, std, ratio, line["note"])
 
 
-def _also(entry: dict[str, Any]) -> ExtraOverrides:
-    return ExtraOverrides(**_tuples({**entry, "overrides": list(split(entry["overrides"]))}))
-
-
 def _tuples(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-
-
-def _find(found: tuple[Heading, ...], label: str, what: str) -> Heading:
-    for heading in found:
-        if heading.label == label:
-            return heading
-    raise ValueError(
-        f"{what} {label!r} does not exist; one of {', '.join(heading.label for heading in found)}"
-    )
 
 
 def _validate(table: PublishedTable) -> None:
@@ -285,7 +221,6 @@ def _validate(table: PublishedTable) -> None:
         ("spread", table.spread, SPREADS),
         *(("claim", claim.kind, CLAIMS) for claim in table.claims),
     ]
-    choices += [("scale of also", part.scale, SCALES) for part in table.also if part.scale]
     for key, value, legal in choices:
         if value not in legal:
             raise ValueError(f"{table.name}.yaml: {key} {value!r}; one of {', '.join(legal)}")
@@ -300,21 +235,24 @@ def _validate(table: PublishedTable) -> None:
             raise ValueError(f"{table.name}.csv: cell {place} where the layout has {expected}")
     for cell in table.cells:
         _validate_cell(table, cell)
-    selections: tuple[Selection, ...] = (*table.footnotes, *table.also)
     rows = [label for claim in table.claims for label in (claim.of, *claim.over)]
-    for row in (*rows, *(label for selection in selections for label in selection.rows)):
+    for row in (*rows, *(label for note in table.footnotes for label in note.rows)):
         table.row(row)
     columns = [label for claim in table.claims for label in claim.columns]
-    for column in (*columns, *(label for selection in selections for label in selection.columns)):
+    for column in (*columns, *(label for note in table.footnotes for label in note.columns)):
         table.cell(table.rows[0].label, column)
 
 
 def _validate_cell(table: PublishedTable, cell: Cell) -> None:
     where = f"{table.name}.csv: cell ({cell.row!r}, {cell.column!r})"
     column = () if cell.column == table.average else table.column(cell.column).overrides
-    method = method_of(compose(table.common, column, table.row(cell.row).overrides))
+    method = method_of(merge_overrides(table.common, column, table.row(cell.row).overrides))
     if cell.method != method:
         raise ValueError(f"{where}: method {cell.method!r}; the layout says {method!r}")
+    if table.experiment.is_skipped(cell.row, cell.column) == bool(
+        method and cell.note != "not given"
+    ):
+        raise ValueError(f"{where}: skipped in conf/experiment, or not run though printed")
     if cell.value is None and not cell.note:
         raise ValueError(f"{where}: no value and no note; a printed dash needs its reason")
     if (cell.std is not None) != (cell.value is not None and table.spread == "std"):

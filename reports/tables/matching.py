@@ -16,9 +16,10 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from reports.configure import SCIENCE, NotConfigured, check_choices, configured
 from reports.frame.load import Runs, flatten
-from reports.published import WORLD, PublishedTable, load, names
+from reports.published import PublishedTable, load, names
 
 CellKey = tuple[str, str]
 Flat = Mapping[str, Any]
@@ -42,7 +43,9 @@ class MatchedRun:
         """Network, training, federation, budget and evaluation, to tell runs of one cell apart."""
         return tuple(
             sorted(
-                (key, str(value)) for key, value in self.config.items() if in_sections(*WORLD)(key)
+                (key, str(value))
+                for key, value in self.config.items()
+                if in_sections(*SCALE_DEPENDENT_SECTIONS)(key)
             )
         )
 
@@ -160,7 +163,7 @@ def _required_key_filter(scale: str, decisive: frozenset[str]) -> Callable[[str]
 
 def _distinguishing_keys(composed: Mapping[CellKey, Flat]) -> dict[CellKey, frozenset[str]]:
     """For every cell the keys by which it differs from cells of the same data set, method, noise and partition."""
-    science, world = in_sections(*SCIENCE), in_sections(*WORLD)
+    science, world = in_sections(*SCIENCE), in_sections(*SCALE_DEPENDENT_SECTIONS)
     families: dict[Any, list[CellKey]] = defaultdict(list)
     for place, config in composed.items():
         families[frozenset((key, value) for key, value in config.items() if science(key))].append(
@@ -193,7 +196,7 @@ def _varied_cell_keys() -> set[str]:
 
 def _keep_one_configuration(entry: Match) -> None:
     """Keep the runs of one network, federation, budget and training: nearest to the paper, then most seeds."""
-    world = in_sections(*WORLD)
+    world = in_sections(*SCALE_DEPENDENT_SECTIONS)
     variants: dict[RunConditions, list[MatchedRun]] = defaultdict(list)
     for run in entry.done:
         variants[run.conditions].append(run)

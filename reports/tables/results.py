@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from methods.core.errors import UserError
 from reports.frame.load import Runs, read_curve
 from reports.frame.statistics import mean, sample_std
-from reports.published import WORLD, PublishedTable
+from reports.published import PublishedTable
 from reports.tables.matching import CellKey, Match, MatchedRun, differences, in_sections, match
 
 TITLES = {
@@ -82,7 +83,7 @@ def difference_notes(entry: Match) -> tuple[str, ...]:
     """How the runs differ from the paper's cell, a note per section of the configuration; and what else to know."""
     notes = []
     for run in entry.done[:1]:
-        for section in WORLD:
+        for section in SCALE_DEPENDENT_SECTIONS:
             different = differences(run.config, entry.paper, in_sections(section))
             if (
                 f"{section}.name" in different

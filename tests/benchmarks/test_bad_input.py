@@ -46,7 +46,7 @@ MISTAKES = {
     ],
     "tracking=wandb tracking.entity=5": ["tracking.entity=5 is not legal", "legal: a word or null"],
     "tracking.mode=offline": ["tracking.mode is not a key", "legal: name"],
-    "experiment=no_such_table": ["experiment=no_such_table is not legal", "legal: "],
+    "experiment=no_such_table": ["unknown experiment no_such_table", "available: "],
     "method_dataset=fedavg_moon": ["method_dataset=fedavg_moon is not legal", "arfl_cifar10"],
     "scale=huge": ["scale=huge is not legal", "legal: laptop, paper, smoke"],
     "hydra/launcher=slurm": ["hydra/launcher=slurm is not legal", "legal: basic"],

@@ -1,6 +1,7 @@
 """Experiments are lists of cells; pairs stay together, and the command line wins."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from benchmarks.config.schema import RunConfig
 from methods.core.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf"
-NAMES = experiments.names(CONF)
+NAMES = experiments.experiment_names()
 
 
 def composed(cell: list[str], scale: str) -> RunConfig:
@@ -19,7 +20,7 @@ def composed(cell: list[str], scale: str) -> RunConfig:
 
 def test_pairs_of_a_published_table_are_swept_as_pairs() -> None:
     """FedCorr's Table 2 has seven pairs of rho and tau, not their product of eight."""
-    cells = experiments.cells("fedcorr_table2", "paper", CONF)
+    cells = experiments.load_experiment("fedcorr_table2").run_overrides("paper")
     pairs = {
         tuple(sorted(text for text in cell if text.startswith(("noise.rho", "noise.tau"))))
         for cell in cells
@@ -29,7 +30,10 @@ def test_pairs_of_a_published_table_are_swept_as_pairs() -> None:
 
 
 def test_a_smaller_scale_takes_its_own_network_and_federation() -> None:
-    paper, laptop = (experiments.cells("lsg_table6", scale, CONF) for scale in ("paper", "laptop"))
+    paper, laptop = (
+        experiments.load_experiment("lsg_table6").run_overrides(scale)
+        for scale in ("paper", "laptop")
+    )
     assert all("model=cnn9" in cell for cell in paper)
     assert not any(text.startswith(("model=", "federation.")) for cell in laptop for text in cell)
 
@@ -37,7 +41,7 @@ def test_a_smaller_scale_takes_its_own_network_and_federation() -> None:
 def test_networks_that_tell_rows_apart_stay_at_every_scale() -> None:
     assert {
         text
-        for cell in experiments.cells("fedcorr_table10", "smoke", CONF)
+        for cell in experiments.load_experiment("fedcorr_table10").run_overrides("smoke")
         for text in cell
         if text.startswith("model=")
     } == {
@@ -49,7 +53,10 @@ def test_networks_that_tell_rows_apart_stay_at_every_scale() -> None:
 
 def test_the_command_line_wins_and_choosing_a_group_drops_what_was_set_inside_it() -> None:
     cell = ["noise=rho_tau", "noise.rho=0.4", "seed=1"]
-    assert experiments.on_top(cell, ["noise=symmetric", "seed=2"]) == ["noise=symmetric", "seed=2"]
+    assert experiments.merge_overrides(cell, ["noise=symmetric", "seed=2"]) == (
+        "noise=symmetric",
+        "seed=2",
+    )
 
 
 def test_cells_compose_and_know_their_experiment() -> None:
@@ -60,7 +67,7 @@ def test_cells_compose_and_know_their_experiment() -> None:
 
 
 def test_an_unknown_experiment_is_one_line() -> None:
-    with pytest.raises(UserError, match="experiment=fedcorr_table99 is not legal; did you mean"):
+    with pytest.raises(UserError, match="unknown experiment fedcorr_table99: did you mean"):
         sweep.expand(["experiment=fedcorr_table99"])
 
 
@@ -70,10 +77,26 @@ def test_a_cell_that_two_rows_share_is_run_once(tmp_path: Path) -> None:
     (tmp_path / "experiment" / "mine.yaml").write_text(
         f"common: dataset=digits\n{rows}\ncolumns: [noise.rho=0.4 noise.tau=0.5]\n"
     )
-    assert experiments.cells("mine", "laptop", tmp_path) == [
+    assert experiments.load_experiment("mine", tmp_path).run_overrides("laptop") == [
         ["dataset=digits", "noise.rho=0.4", "noise.tau=0.5", "method=fedavg"],
         ["dataset=digits", "noise.rho=0.4", "noise.tau=0.5", "method=fedprox"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"row": []}, "unknown key experiment.row: did you mean rows?"),
+        ({"rows": 3}, "invalid experiment.rows=3: expected a list of overrides"),
+        ({"extra": [{"rows": ["B"]}]}, "unknown mine: row B: available: A"),
+        ({"skip": [{"columns": ["B"]}]}, "unknown mine: column B: available: "),
+        ({"extra": [{"scale": "lap"}]}, "invalid experiment.extra.scale='lap': expected "),
+    ],
+)
+def test_invalid_layout_is_one_line(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        experiments.parse_experiment("mine", {"rows": {"A": "method=fedavg"}, **content})
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)
 
 
 def test_every_published_table_and_every_figure_is_an_experiment() -> None:
@@ -96,7 +119,9 @@ def test_first_and_last_cell_of_every_experiment_can_be_configured(scale: str) -
     ends = {
         tuple(cell)
         for name in NAMES
-        for cell in (experiments.cells(name, scale, CONF)[index] for index in (0, -1))
+        for cell in (
+            experiments.load_experiment(name).run_overrides(scale)[index] for index in (0, -1)
+        )
     }
     configurations = [composed(list(cell), scale) for cell in sorted(ends)]
     assert {config.scale for config in configurations} == {scale}
@@ -114,7 +139,7 @@ def test_first_and_last_cell_of_every_experiment_can_be_configured(scale: str) -
 def test_centralized_references_have_the_epochs_of_their_papers_and_a_tenth_on_a_laptop(
     scale: str, epochs: int, start_after: int
 ) -> None:
-    cells = experiments.cells("fedcorr_table2", scale, CONF)
+    cells = experiments.load_experiment("fedcorr_table2").run_overrides(scale)
     jointopt, dividemix = (composed(cell, scale) for cell in (cells[0], cells[7]))
     assert [config.method.name for config in (jointopt, dividemix)] == ["jointopt", "dividemix"]
     assert (
@@ -135,7 +160,7 @@ def test_centralized_references_have_the_epochs_of_their_papers_and_a_tenth_on_a
 
 
 def test_protocol_of_lsg_on_cifar10_is_its_own() -> None:
-    cells = experiments.cells("lsg_table1", "paper", CONF)
+    cells = experiments.load_experiment("lsg_table1").run_overrides("paper")
     fedavg, coteaching, ours = (
         next(c for c in cells if f"method={name}" in c and "dataset=cifar10" in c)
         for name in ("fedavg", "coteaching", "lsg")
@@ -157,7 +182,7 @@ def test_protocol_of_lsg_on_cifar10_is_its_own() -> None:
 
 def test_cells_that_a_paper_does_not_give_are_not_run() -> None:
     """FedCorr's Table 5 quotes two of seven methods on one machine."""
-    cells = experiments.cells("fedcorr_table5", "paper", CONF)
+    cells = experiments.load_experiment("fedcorr_table5").run_overrides("paper")
     assert len(cells) == 7 + 2
     assert {
         text
@@ -170,10 +195,10 @@ def test_cells_that_a_paper_does_not_give_are_not_run() -> None:
 
 @pytest.mark.parametrize("scale", ["paper", "laptop"])
 def test_a_figure_shares_its_run_with_the_table_that_has_it(scale: str) -> None:
-    (figure,) = experiments.cells("fedcorr_figure6", scale, CONF)
+    (figure,) = experiments.load_experiment("fedcorr_figure6").run_overrides(scale)
     (cell,) = [
         c
-        for c in experiments.cells("fedcorr_table2", scale, CONF)
+        for c in experiments.load_experiment("fedcorr_table2").run_overrides(scale)
         if {"method=fedcorr", "noise.rho=0.6", "noise.tau=0.5"} <= set(c)
     ]
     assert composed(figure, scale).run_id == composed(cell, scale).run_id

@@ -70,7 +70,7 @@ def digest(value: Any) -> str:
 
 
 def experiment_names() -> Iterable[str]:
-    return experiments.names(sweep.CONF)
+    return experiments.experiment_names()
 
 
 def main() -> None:
