@@ -1,4 +1,4 @@
-"""Published tables with our numbers beside the paper's: python -m reports.build table=fedcorr_table2 runs=runs"""
+"""Comparison tables, reproduced vs. published: python -m reports.build table=fedcorr_table2"""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 from benchmarks.config.schema import SCALES
 from benchmarks.terminal import command
 from reports.frame.load import Runs, load_runs
-from reports.published import load as published
-from reports.published import load_settings, names, settings_names
-from reports.tables.comparison import comparison_table, to_csv
+from reports.published import load_settings, load_table, settings_names, table_names
+from reports.tables.comparison import comparison_csv, comparison_table
 from reports.tables.rendering import ReportTable, latex, latex_document, markdown
 from reports.tables.results import collect_results
 from reports.tables.settings import collect_settings, settings_csv, settings_table
 
 DEFAULTS = {"table": "all", "runs": "runs", "out": "reports/reproductions", "scale": "all"}
 USAGE = """
-python -m reports.build [table=NAME,...] [runs=FOLDER,...] [out=FOLDER] [scale=NAME]
+python -m reports.build [table=NAME,...] [runs=DIR,...] [out=DIR] [scale=NAME]
 
-Writes published tables with our numbers beside the paper's, as Markdown, LaTeX and CSV:
-  OUT/SCALE/TABLE.md, TABLE.csv, TABLE.tex (to \\input), TABLE_page.tex (compiles alone)
+Write comparison tables (reproduced vs. published) as Markdown, LaTeX and CSV:
+  OUT/SCALE/TABLE.md, TABLE.csv, TABLE.tex (for \\input), TABLE_page.tex (a document of its own)
 
-  table   all, or names separated by commas (default all); a wrong name lists the legal ones
-  runs    folders with records of runs, separated by commas (default runs)
-  out     where to write (default reports/reproductions)
-  scale   paper, laptop or smoke; default all: those of which a run belongs to the table, or else paper
+  table   all (default), or names separated by commas; an unknown name lists those available
+  runs    directories with run records, separated by commas (default: runs)
+  out     output directory (default: reports/reproductions)
+  scale   paper, laptop or smoke; all (default) takes the scales that have runs of the table,
+          or paper if there are none
 """
 
 
@@ -35,59 +35,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build(options: dict[str, str]) -> int:
-    """Write the tables that the options ask for, and say what was written and what was left out."""
-    legal = (*names(), *settings_names())
-    chosen = [
-        command.require_choice("table", name, ("all", *legal))
+    """Write the requested tables, and print the written files and the warnings."""
+    available = (*table_names(), *settings_names())
+    requested = [
+        command.require_choice("table", name, ("all", *available))
         for name in options["table"].split(",")
     ]
     scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
-    folders = command.split_dirs(options["runs"])
-    runs = load_runs(folders)
+    dirs = command.split_dirs(options["runs"])
+    runs, out_dir = load_runs(dirs), Path(options["out"])
     warnings = list(runs.warnings)
     if len(runs.done) == 0:
         warnings.append(
-            f"no finished run below {', '.join(folders)}: every table has dashes on our side"
+            f"no completed runs found in {', '.join(dirs)}; reproduced values are left blank"
         )
-    for name in legal if "all" in chosen else dict.fromkeys(chosen):
-        if name in names():
-            warnings += _results(name, runs, scale, Path(options["out"]))
+    for name in available if "all" in requested else dict.fromkeys(requested):
+        if name in table_names():
+            warnings += _write_results(name, runs, scale, out_dir)
         else:
-            warnings += _settings(name, "paper" if scale == "all" else scale, Path(options["out"]))
+            warnings += _write_settings(name, "paper" if scale == "all" else scale, out_dir)
     command.print_warnings(warnings)
     return 0
 
 
-def _results(name: str, runs: Runs, scale: str, out: Path) -> list[str]:
-    """Write one table at the scale, or at every scale that has a run of it. Returns the warnings."""
-    table = published(name)
-    found = [
-        collect_results(table, runs, each) for each in (SCALES if scale == "all" else (scale,))
-    ]
+def _write_results(name: str, runs: Runs, scale: str, out_dir: Path) -> list[str]:
+    """Write one table at the scale, or at every scale with runs of it. Returns the warnings."""
+    table = load_table(name)
+    found = [collect_results(table, runs, each) for each in (SCALES if scale == "all" else [scale])]
     for results in [results for results in found if results.cells] or found[:1]:
-        _write(comparison_table(results), to_csv(results), out / results.scale)
+        scale_dir = out_dir / results.scale
+        _write_files(comparison_table(results), comparison_csv(results), scale_dir)
         filled = f"{len(results.cells)} of {len(table.cells)} cells"
-        print(f"{name} {results.scale}: {filled} -> {out / results.scale}/{name}.*")
+        print(f"{name} {results.scale}: {filled} -> {scale_dir}/{name}.*")
     return [line for results in found for line in results.warnings]
 
 
-def _settings(name: str, scale: str, out: Path) -> list[str]:
+def _write_settings(name: str, scale: str, out_dir: Path) -> list[str]:
     results = collect_settings(load_settings(name), scale)
-    _write(settings_table(results), settings_csv(results), out / scale)
-    print(f"{name} {scale}: settings -> {out / scale}/{name}.*")
+    _write_files(settings_table(results), settings_csv(results), out_dir / scale)
+    print(f"{name} {scale}: settings -> {out_dir / scale}/{name}.*")
     return list(results.warnings)
 
 
-def _write(table: ReportTable, lines: str, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def _write_files(table: ReportTable, csv_text: str, scale_dir: Path) -> None:
+    scale_dir.mkdir(parents=True, exist_ok=True)
     files = {
         ".md": markdown(table),
         ".tex": latex(table),
         "_page.tex": latex_document(table, table.name),
-        ".csv": lines,
+        ".csv": csv_text,
     }
     for ending, text in files.items():
-        (folder / f"{table.name}{ending}").write_text(text, encoding="utf-8")
+        (scale_dir / f"{table.name}{ending}").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -242,7 +242,7 @@ def _rank_diagram(found: Ranks) -> Figure:
         ends = [found.ranks[first] - 0.01 * width, found.ranks[last] + 0.01 * width]
         axis.plot(ends, [-0.3 - 0.3 * number] * 2, color=style.RED, linewidth=3)
     axis.plot([1, 1 + apart], [1.2, 1.2], color=style.BLACK, marker="|")
-    chi_square = f"Friedman p = {found.ranking.p:.2g} over {found.ranking.cells} settings"
+    chi_square = f"Friedman p = {found.ranking.p:.2g} over {found.ranking.num_settings} settings"
     axis.text(
         1,
         1.4,

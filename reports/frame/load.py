@@ -38,6 +38,9 @@ UNFINISHED_MARKERS = (
 )  # any of them without record.json: a run that has not ended
 
 
+Row = dict[str, Any]  # one run: its columns of the frame
+
+
 @dataclass(frozen=True)
 class Runs:
     """What lies below some folders."""
@@ -57,7 +60,7 @@ def load_runs(folders: Iterable[str | Path]) -> Runs:
     under_way: list[Path] = []
     for folder in map(Path, folders):
         if not folder.is_dir():
-            warnings.append(f"{folder}: no such folder")
+            warnings.append(f"{folder}: no such directory")
         for place, ended in _places(folder):
             if not ended:
                 warnings.append(unfinished_warning(place))
@@ -122,6 +125,12 @@ def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = _hashable(value)
     return flat
+
+
+def rows_of(frame: pd.DataFrame, method: str = "") -> list[Row]:
+    """Rows of a frame as dictionaries, optionally of one method only."""
+    rows = [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
+    return [row for row in rows if method in ("", row["method.name"])]
 
 
 def _hashable(value: Any) -> Any:

@@ -18,8 +18,7 @@ from reports.figures.select import Row, rows_of
 from reports.frame.load import Runs, load_runs, read_curve
 from reports.page import leaderboard, traces
 from reports.page.unfinished import running
-from reports.published import load as published
-from reports.published import names
+from reports.published import load_table, table_names
 from reports.tables.comparison import comparison_table
 from reports.tables.rendering import html
 from reports.tables.results import collect_results
@@ -132,8 +131,8 @@ def _tables(runs: Runs, warnings: list[str]) -> list[dict[str, Any]]:
     for scale in SCALES:
         if not (runs.done["scale"] == scale).any():
             continue
-        for name in names():
-            results = collect_results(published(name), runs, scale)
+        for name in table_names():
+            results = collect_results(load_table(name), runs, scale)
             warnings += results.warnings
             if results.cells:
                 made = comparison_table(results)

@@ -12,7 +12,7 @@ has the caption, metric, claims and footnotes. `conf/experiment/<name>.yaml` has
 and the overrides of every cell. Labels of two levels are joined by " / ", Greek letters are spelled
 out. A settings table is one YAML file.
 
-    table = load("fedcorr_table2")
+    table = load_table("fedcorr_table2")
     table.cell("Federated / Ours", "rho=0.4 / tau=0.5").value       # 94.15
     table.overrides("Federated / Ours", "rho=0.4 / tau=0.5")        # ("dataset=cifar10", ..., "method=fedcorr")
     find_inconsistencies(table)                                     # what does not add up
@@ -29,8 +29,8 @@ from reports.published.tables import (
     Heading,
     PublishedTable,
     StatedSetting,
-    load,
-    names,
+    load_table,
+    table_names,
 )
 
 __all__ = [
@@ -44,8 +44,8 @@ __all__ = [
     "SettingsTable",
     "StatedSetting",
     "find_inconsistencies",
-    "load",
     "load_settings",
-    "names",
+    "load_table",
     "settings_names",
+    "table_names",
 ]

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import product
 
 from benchmarks.config.experiments import Heading, merge_overrides
-from reports.published.tables import Cell, Claim, PublishedTable, load, names
+from reports.published.tables import Cell, Claim, PublishedTable, load_table, table_names
 
 HALF = 0.005  # rounding of an accuracy, a deviation or an average
 HALF_RATIO = 0.05  # rounding of a ratio
@@ -270,7 +270,7 @@ def _index() -> dict[
     found: dict[
         tuple[str, float | None, frozenset[str] | None], list[tuple[PublishedTable, Cell]]
     ] = {}
-    for table in map(load, names()):
+    for table in map(load_table, table_names()):
         for cell in table.cells:
             run = identity(table, cell)
             if run is not None and cell.value is not None:

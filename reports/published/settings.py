@@ -9,9 +9,9 @@ from benchmarks.config.experiments import Heading, parse_headings
 from reports.published.tables import (
     FOLDER,
     Footnote,
-    names,
     printed_order,
     read_yaml,
+    table_names,
 )
 
 
@@ -50,7 +50,9 @@ class SettingsTable:
 def settings_names() -> tuple[str, ...]:
     """Names of the settings tables, in the order of the papers."""
     return tuple(
-        sorted({path.stem for path in FOLDER.glob("*.yaml")} - set(names()), key=printed_order)
+        sorted(
+            {path.stem for path in FOLDER.glob("*.yaml")} - set(table_names()), key=printed_order
+        )
     )
 
 

@@ -149,16 +149,18 @@ class PublishedTable:
         return self.experiment.overrides(row, column, scale)
 
 
-def names() -> tuple[str, ...]:
+def table_names() -> tuple[str, ...]:
     """Names of the result tables, in the order of the papers."""
     return tuple(sorted((path.stem for path in FOLDER.glob("*.csv")), key=printed_order))
 
 
 @cache
-def load(name: str) -> PublishedTable:
+def load_table(name: str) -> PublishedTable:
     """One result table, complete and in printed order; anything misplaced in its files is an error."""
-    if name not in names():
-        raise ValueError(f"published table {name!r} does not exist; one of {', '.join(names())}")
+    if name not in table_names():
+        raise ValueError(
+            f"published table {name!r} does not exist; one of {', '.join(table_names())}"
+        )
     layout = read_yaml(name)
     legal = {field.name for field in fields(PublishedTable)} - {"name", "cells", "experiment"}
     for key in layout:

@@ -1,4 +1,4 @@
-"""A published table with our numbers beside the paper's: as a grid of three lines a row, and as lines of CSV."""
+"""A published table with reproduced values: as a report table with three lines per row, and as CSV."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 from reports.published import Cell, find_inconsistencies
@@ -21,154 +22,136 @@ from reports.tables.rendering import (
 )
 from reports.tables.results import ReproducedCell, Results
 
-FIELDS = (
-    "table", "scale", "row", "column", "method", "metric", "ours", "ours_std", "seeds", "ran", "theirs", "theirs_std",
-    "difference", "ours_ratio", "theirs_ratio", "notes",
+CSV_COLUMNS = (
+    "table", "scale", "row", "column", "method", "metric", "reproduced", "reproduced_std", "seeds",
+    "num_runs", "published", "published_std", "difference", "reproduced_ratio", "published_ratio",
+    "notes",
 )  # fmt: skip
+COMPARED_SECTIONS = ("method", "model", "train", "federation")  # may differ between rivals
 
 
 def comparison_table(results: Results) -> ReportTable:
-    """The table as it is printed, every row in three lines: reproduced, published, difference."""
-    table = results.table
-    notes = _general_notes(results)
-    everywhere = _shared_notes(results)
-    places, columns_of, rows_of = _published_notes(results)
-    ours_best = _best(results, {place: ours.value for place, ours in results.cells.items()})
-    theirs_best = _best(results, {(cell.row, cell.column): cell.value for cell in table.cells})
+    """The table as printed, each row in three lines: reproduced, published, difference."""
+    table, shared = results.table, _shared_notes(results)
+    paper_notes = _paper_notes(results)
+    notes = _general_notes(results, shared, paper_notes["", ""])
+    best = _best({key: cell.value for key, cell in results.cells.items()}, results)
+    published_best = _best({(cell.row, cell.column): cell.value for cell in table.cells}, results)
     columns = []
     for label in table.column_labels:
-        above, _, name = label.rpartition(" / ")
-        columns.append(
-            Column(
-                with_greek_letters(above),
-                TableEntry(_name(name, table.paper), marks=notes.mark(columns_of[label])),
-            )
-        )
+        group, _, name = label.rpartition(" / ")
+        entry = TableEntry(_heading(name, table.paper), marks=notes.mark(paper_notes["", label]))
+        columns.append(Column(with_greek_letters(group), entry))
     lines = []
     for row in table.rows:
-        printed = TableEntry(_name(row.name, table.paper), marks=notes.mark(rows_of[row.label]))
-        cells = [table.cell(row.label, column) for column in table.column_labels]
-        ours, theirs, gaps = [], [], []
-        for cell in cells:
-            place = (cell.row, cell.column)
-            found = results.cells.get(place)
-            own = [text for text in found.notes if text not in everywhere] if found else []
-            ours.append(TableEntry(_ours(results, place), place in ours_best, notes.mark(own)))
-            theirs.append(
-                TableEntry(_theirs(results, cell), place in theirs_best, notes.mark(places[place]))
-            )
-            gaps.append(TableEntry(_format_difference(found, cell)))
-        group = with_greek_letters(row.group)
-        lines.append(Line(group, printed, "reproduced", tuple(ours)))
-        lines.append(Line(group, TableEntry(""), "published", tuple(theirs)))
-        lines.append(Line(group, TableEntry(""), "difference", tuple(gaps)))
+        marks = notes.mark(paper_notes[row.label, ""])
+        reproduced, published, difference = [], [], []
+        for column in table.column_labels:
+            key, cell = (row.label, column), table.cell(row.label, column)
+            found = results.cells.get(key)
+            own = [text for text in found.notes if text not in shared] if found else []
+            text = _format_reproduced(results, key)
+            reproduced.append(TableEntry(text, key in best, notes.mark(own)))
+            text = _format_published(results, cell)
+            published.append(TableEntry(text, key in published_best, notes.mark(paper_notes[key])))
+            difference.append(TableEntry(_format_difference(found, cell)))
+        group, name = with_greek_letters(row.group), _heading(row.name, table.paper)
+        lines += [
+            Line(group, TableEntry(name, marks=marks), "reproduced", tuple(reproduced)),
+            Line(group, TableEntry(""), "published", tuple(published)),
+            Line(group, TableEntry(""), "difference", tuple(difference)),
+        ]
     title = f"{table.paper}, Table {table.table}, scale {results.scale}"
     return ReportTable(
         table.name, title, table.caption, tuple(columns), tuple(lines), notes.as_list()
     )
 
 
-def to_csv(results: Results) -> str:
-    """One line per cell, numbers unrounded."""
-    table = results.table
+def comparison_csv(results: Results) -> str:
+    """One line per table cell, with unrounded numbers."""
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, FIELDS, lineterminator="\n")
+    writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for cell in table.cells:
-        place = (cell.row, cell.column)
-        ours = results.cells.get(place)
+    for cell in results.table.cells:
         line: dict[str, Any] = {
-            "table": table.name,
+            "table": results.table.name,
             "scale": results.scale,
             "row": cell.row,
             "column": cell.column,
-        }
-        line |= {
             "method": cell.method,
-            "metric": table.metric,
-            "theirs": cell.value,
-            "theirs_std": cell.std,
+            "metric": results.table.metric,
+            "published": cell.value,
+            "published_std": cell.std,
+            "published_ratio": cell.ratio,
+            "notes": cell.note,
         }
-        line |= {"theirs_ratio": cell.ratio, "notes": cell.note}
-        if ours is not None:
+        key = (cell.row, cell.column)
+        if (found := results.cells.get(key)) is not None:
             line |= {
-                "ours": _round6(ours.value),
-                "ours_std": _round6(ours.std),
-                "ours_ratio": _round6(_ratio(results, place)),
+                "reproduced": _round6(found.value),
+                "reproduced_std": _round6(found.std),
+                "reproduced_ratio": _round6(_ratio(results, key)),
+                "seeds": " ".join(map(str, found.values)),
+                "num_runs": found.num_runs,
+                "notes": " ".join(filter(None, (cell.note, *found.notes))),
             }
-            line |= {"seeds": " ".join(map(str, ours.values)), "ran": ours.num_runs}
-            line |= {"notes": " ".join(filter(None, (cell.note, *ours.notes)))}
-            if ours.value is not None and cell.value is not None:
-                line["difference"] = _round6(ours.value - cell.value)
+            if found.value is not None and cell.value is not None:
+                line["difference"] = _round6(found.value - cell.value)
         writer.writerow(line)
     return buffer.getvalue()
 
 
-def _general_notes(results: Results) -> Notes:
+def _general_notes(results: Results, shared: list[str], of_paper: list[str]) -> Notes:
+    """Notes about the whole table."""
     table, notes = results.table, Notes()
     if table.statistic == "lowest":
         notes.add(
-            f"Reproduced: lowest cost of all seeds (multiple of {table.paper}'s; seeds that reached the target)."
+            f"Reproduced: lowest cost over all seeds (multiple of {table.paper}'s cost;"
+            " number of seeds that reached the target)."
         )
     else:
         notes.add(
-            "Reproduced: mean ± sample standard deviation (seeds). Difference: reproduced minus published."
+            "Reproduced: mean ± sample standard deviation (seeds)."
+            " Difference: reproduced minus published."
         )
     reasons = dict.fromkeys(cell.note for cell in table.cells if cell.value is None)
-    printed = (
-        f" Published dashes are given as their reason, {' or '.join(reasons)}." if reasons else ""
-    )
+    dashes = f" A dash in the paper is shown as its reason: {' or '.join(reasons)}."
     notes.add(
-        f"Bold: best under equal conditions, reproduced and published apart. {DASH}: nothing ran.{printed}"
+        "Bold: best method per condition, separately for reproduced and published values."
+        f" {DASH}: no runs.{dashes if reasons else ''}"
     )
     if results.scale != table.scale:
         notes.add(
-            f"Reproduced at scale {results.scale}: smaller than the paper's, not to be taken for its numbers."
+            f"Reproduced at scale {results.scale}, smaller than in the paper;"
+            " absolute numbers are not comparable."
         )
-    if everywhere := _shared_notes(results):
-        notes.add(f"All that is reproduced: {' '.join(everywhere)}")
-    for note in table.footnotes:
-        if not note.rows and not note.columns:
-            notes.add(note.text)
-    for finding in find_inconsistencies(table):
-        if not finding.row and not finding.column:
-            notes.add(f"In print: {finding.message}.")
+    if shared:
+        notes.add(f"All reproduced cells: {' '.join(shared)}")
+    for text in of_paper:
+        notes.add(text)
     return notes
 
 
 def _shared_notes(results: Results) -> list[str]:
-    """Notes that all of our cells share: said once, without marks."""
-    cells = [
-        ours.notes for place, ours in results.cells.items() if place[1] != results.table.average
-    ]
+    """Notes that all reproduced cells have. They are printed once, without marks."""
+    cells = [cell.notes for key, cell in results.cells.items() if key[1] != results.table.average]
     return [text for text in cells[0] if all(text in notes for notes in cells)] if cells else []
 
 
-def _published_notes(
-    results: Results,
-) -> tuple[dict[CellKey, list[str]], dict[str, list[str]], dict[str, list[str]]]:
-    """The paper's footnotes and what does not add up: by cell, by column, by row."""
-    table = results.table
-    places: dict[CellKey, list[str]] = defaultdict(list)
-    columns: dict[str, list[str]] = defaultdict(list)
-    rows: dict[str, list[str]] = defaultdict(list)
-    notes = [(note.rows, note.columns, note.text) for note in table.footnotes]
-    for finding in find_inconsistencies(table):
-        where = ((finding.row,) if finding.row else (), (finding.column,) if finding.column else ())
-        notes.append((*where, f"In print: {finding.message}."))
-    for in_rows, in_columns, text in notes:
-        for row in in_rows:
-            for column in in_columns:
-                places[row, column].append(text)
-            if not in_columns:
-                rows[row].append(text)
-        for column in in_columns if not in_rows else ():
-            columns[column].append(text)
-    return places, columns, rows
+def _paper_notes(results: Results) -> defaultdict[CellKey, list[str]]:
+    """Footnotes and inconsistencies of the published table. An empty label stands for all."""
+    notes: defaultdict[CellKey, list[str]] = defaultdict(list)
+    for footnote in results.table.footnotes:
+        for key in product(footnote.rows or ("",), footnote.columns or ("",)):
+            notes[key].append(footnote.text)
+    for finding in find_inconsistencies(results.table):
+        text = f"Inconsistency in the paper: {finding.message}."
+        notes[finding.row, finding.column].append(text)
+    return notes
 
 
-def _best(results: Results, values: Mapping[CellKey, float | None]) -> set[CellKey]:
-    """The best of all cells that differ in method and network alone; references on one machine take no part."""
+def _best(values: Mapping[CellKey, float | None], results: Results) -> set[CellKey]:
+    """Best of all cells that differ in COMPARED_SECTIONS only, without centralized references."""
     table = results.table
     rivals: dict[frozenset[str], dict[CellKey, float]] = defaultdict(dict)
     for cell in table.cells:
@@ -181,43 +164,39 @@ def _best(results: Results, values: Mapping[CellKey, float | None]) -> set[CellK
             overrides = table.overrides(cell.row, cell.column)
         if "partition=centralized" in overrides:
             continue
-        apart = ("method", "model", "train", "federation")
-        conditions = frozenset(
-            text for text in overrides if text.split("=")[0].split(".")[0] not in apart
+        condition = frozenset(
+            text for text in overrides if text.split("=")[0].split(".")[0] not in COMPARED_SECTIONS
         )
-        rivals[conditions][cell.row, cell.column] = round(value, 2)
+        rivals[condition][cell.row, cell.column] = round(value, 2)
     pick = min if table.metric == "target_cost" else max
-    sets = [members for members in rivals.values() if len(members) > 1]
     return {
-        place
-        for members in sets
-        for place, value in members.items()
-        if value == pick(members.values())
+        key
+        for members in rivals.values()
+        for key, value in members.items()
+        if len(members) > 1 and value == pick(members.values())
     }
 
 
-def _name(printed: str, paper: str) -> str:
-    """As printed; "Ours" is the paper's method, not this suite."""
+def _heading(printed: str, paper: str) -> str:
+    """The printed heading. The name of the paper is added to "Ours", its name for its method."""
     return f"{printed} ({paper})" if printed == "Ours" else with_greek_letters(printed)
 
 
-def _ours(results: Results, place: CellKey) -> str:
-    ours = results.cells.get(place)
-    if ours is None or not ours.num_runs:
+def _format_reproduced(results: Results, key: CellKey) -> str:
+    cell = results.cells.get(key)
+    if cell is None or not cell.num_runs:
         return DASH
-    if results.table.metric == "target_cost":
-        if ours.value is None:
-            return f"not reached (0 of {ours.num_runs})"
-        ratio = _ratio(results, place)
-        times = (
-            f"{ratio:.1f}×; " if ratio is not None and place[0] != results.table.ratio_to else ""
-        )
-        return f"{ours.value:.0f} ({times}{len(ours.values)} of {ours.num_runs})"
-    spread = "" if ours.std is None else f" ± {ours.std:.2f}"
-    return f"{ours.value:.2f}{spread} ({ours.num_runs})"
+    if results.table.metric != "target_cost":
+        spread = "" if cell.std is None else f" ± {cell.std:.2f}"
+        return f"{cell.value:.2f}{spread} ({cell.num_runs})"
+    if cell.value is None:
+        return f"not reached (0 of {cell.num_runs})"
+    ratio = _ratio(results, key)
+    multiple = "" if ratio is None or key[0] == results.table.ratio_to else f"{ratio:.1f}×; "
+    return f"{cell.value:.0f} ({multiple}{len(cell.values)} of {cell.num_runs})"
 
 
-def _theirs(results: Results, cell: Cell) -> str:
+def _format_published(results: Results, cell: Cell) -> str:
     if cell.value is None:
         return cell.note
     if results.table.metric == "target_cost":
@@ -225,20 +204,17 @@ def _theirs(results: Results, cell: Cell) -> str:
     return f"{cell.value:.2f}" + ("" if cell.std is None else f" ± {cell.std:.2f}")
 
 
-def _format_difference(ours: ReproducedCell | None, cell: Cell) -> str:
-    if ours is None or ours.value is None or cell.value is None:
+def _format_difference(found: ReproducedCell | None, cell: Cell) -> str:
+    if found is None or found.value is None or cell.value is None:
         return DASH
-    return (
-        f"{ours.value - cell.value:+.0f}"
-        if ours.statistic == "lowest"
-        else f"{ours.value - cell.value:+.2f}"
-    )
+    return format(found.value - cell.value, "+.0f" if found.statistic == "lowest" else "+.2f")
 
 
-def _ratio(results: Results, place: CellKey) -> float | None:
-    base = results.cells.get((results.table.ratio_to or "", place[1]))
-    ours = results.cells[place]
-    return ours.value / base.value if base and base.value and ours.value is not None else None
+def _ratio(results: Results, key: CellKey) -> float | None:
+    """Cost of a cell divided by the cost of the table's reference row in the same column."""
+    base = results.cells.get((results.table.ratio_to or "", key[1]))
+    value = results.cells[key].value
+    return value / base.value if base and base.value and value is not None else None
 
 
 def _round6(value: float | None) -> float | None:

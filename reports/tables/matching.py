@@ -1,9 +1,10 @@
-"""Which runs belong to which cell of a published table.
+"""Match runs with the cells of a published table.
 
-A run belongs to a cell if its data set, method with all parameters, noise and partition equal those that Hydra composes
-from the cell's overrides. At the paper's scale network, training, federation and budget must be equal too; at smaller
-scales they may differ, and the cell's notes say how. Where cells of one table differ in nothing else (FedCorr's
-Table 10 compares networks), what tells them apart must be equal at every scale.
+A run belongs to a cell if its dataset, method with all parameters, noise and partition equal those
+composed from the cell's overrides. At the paper's scale, model, training, federation and budget must
+be equal too. At smaller scales they may differ, and the cell's notes list the differences. If cells
+of one table differ in nothing else (FedCorr's Table 10 compares models), the keys that distinguish
+them must be equal at every scale.
 """
 
 from __future__ import annotations
@@ -14,25 +15,23 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-import pandas as pd
-
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from reports.configure import SCIENCE, NotConfigured, check_choices, configured
-from reports.frame.load import Runs, flatten
-from reports.published import PublishedTable, load, names
+from reports.frame.load import Row, Runs, flatten, rows_of
+from reports.published import PublishedTable, load_table, table_names
 
-CellKey = tuple[str, str]
-Flat = Mapping[str, Any]
+CellKey = tuple[str, str]  # row label, column label
+FlatConfig = Mapping[str, Any]
 RunConditions = tuple[tuple[str, str], ...]
 ABSENT = "absent"
 
 
 @dataclass(frozen=True)
 class MatchedRun:
-    """A run as the matching sees it."""
+    """A run with its flat configuration."""
 
-    config: Flat
-    row: Mapping[str, Any]  # its line of the frame
+    config: FlatConfig
+    row: Row
 
     @property
     def seed(self) -> int:
@@ -40,13 +39,10 @@ class MatchedRun:
 
     @property
     def conditions(self) -> RunConditions:
-        """Network, training, federation, budget and evaluation, to tell runs of one cell apart."""
+        """The scale-dependent sections, to distinguish the runs of one cell."""
+        sections = in_sections(*SCALE_DEPENDENT_SECTIONS)
         return tuple(
-            sorted(
-                (key, str(value))
-                for key, value in self.config.items()
-                if in_sections(*SCALE_DEPENDENT_SECTIONS)(key)
-            )
+            sorted((key, str(value)) for key, value in self.config.items() if sections(key))
         )
 
 
@@ -54,133 +50,138 @@ class MatchedRun:
 class Match:
     """The runs of one cell."""
 
-    paper: Flat  # the cell's configuration at the paper's scale
+    paper: FlatConfig  # configuration of the cell at the paper's scale
     done: list[MatchedRun] = field(default_factory=list)
-    unsuccessful: list[MatchedRun] = field(
-        default_factory=list
-    )  # diverged or failed, same configuration
-    num_excluded: int = (
-        0  # done runs of the cell in another network, budget, ... than those that are counted
-    )
+    unsuccessful: list[MatchedRun] = field(default_factory=list)  # diverged or failed
+    num_excluded: int = 0  # completed runs of the cell under other conditions
 
 
 @dataclass(frozen=True)
 class Matches:
+    """The runs of all cells of a table."""
+
     cells: Mapping[CellKey, Match]  # only cells with a run
     warnings: tuple[str, ...]
 
 
 def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
-    """The runs of every cell at one scale. Runs that miss a cell by a setting alone are named in the warnings."""
-    places = [(row.label, column.label) for row in table.rows for column in table.columns]
-    wanted = {place: table.overrides(*place, scale) for place in places}
-    by_names = _by_names(runs, scale)
+    """Runs of every cell at one scale. The warnings count runs that almost match a cell."""
+    runs_by_names = _group_by_names(runs, scale)
+    overrides = {
+        (row.label, column.label): table.overrides(row.label, column.label, scale)
+        for row in table.rows
+        for column in table.columns
+        if table.cell(row.label, column.label).method
+    }
+    configs, warnings = _compose_cells(table.name, overrides, runs_by_names, scale)
+    distinguishing = _distinguishing_keys(configs)
+    varied = _varied_keys(table) | _varied_cell_keys()
     found: dict[CellKey, Match] = {}
-    refused: dict[str, list[CellKey]] = defaultdict(list)
-    composed: dict[CellKey, Flat] = {}
-    for place, overrides in wanted.items():
-        if not table.cell(*place).method:
-            continue
-        try:
-            check_choices(overrides)
-            if _names(overrides) in by_names:
-                composed[place] = configured(overrides, scale)
-        except NotConfigured as error:
-            refused[str(error)].append(place)
-    warnings = [
-        f"{table.name}: {_cells(cells)} not configured: {reason}"
-        for reason, cells in refused.items()
-    ]
-    decisive = _distinguishing_keys(composed)
-    varied = _varied(table) | _varied_cell_keys()
-    misses: Counter[str] = Counter()
-    for place, here in composed.items():
-        must = _required_key_filter(scale, decisive[place])
-        for run in by_names[_names(wanted[place])]:
-            different = differences(run.config, here, must)
+    near_misses: Counter[str] = Counter()
+    for key, config in configs.items():
+        is_required = _required_key_filter(scale, distinguishing[key])
+        for run in runs_by_names[_names(overrides[key])]:
+            different = differences(run.config, config, is_required)
+            done = run.row["status"] == "done"
             if not different:
-                entry = found.setdefault(
-                    place, Match(configured(table.overrides(*place), table.scale))
-                )
-                (entry.done if run.row["status"] == "done" else entry.unsuccessful).append(run)
-            # Where a heading's key differs, the run belongs to another cell or table.
-            elif run.row["status"] == "done" and not any(
-                key in varied or key.endswith(".name") for key in different
-            ):
-                misses[
-                    ", ".join(
-                        f"{key}={ours} (cell: {theirs})"
-                        for key, (ours, theirs) in different.items()
-                    )
-                ] += 1
+                paper = configured(table.overrides(*key), table.scale)
+                entry = found.setdefault(key, Match(paper))
+                (entry.done if done else entry.unsuccessful).append(run)
+            # A run that differs in a key of a heading belongs to another cell or table.
+            elif done and not any(name in varied or name.endswith(".name") for name in different):
+                near_misses[_describe(different)] += 1
     for entry in found.values():
         _keep_one_configuration(entry)
-    for reason, count in misses.items():
-        line = (
-            f"{table.name} at scale {scale}: {count} run{'s' * (count > 1)} left out for {reason}"
-        )
-        warnings.append(line)
+    warnings += [
+        f"{table.name} at scale {scale}: {count} run{'s' * (count > 1)} excluded for {reason}"
+        for reason, count in near_misses.items()
+    ]
     return Matches(found, tuple(warnings))
 
 
 def differences(
-    config: Flat, other: Flat, counts: Callable[[str], bool]
+    config: FlatConfig, other: FlatConfig, is_compared: Callable[[str], bool]
 ) -> dict[str, tuple[Any, Any]]:
-    """Keys that count and differ, with both values."""
-    keys = [key for key in dict.fromkeys([*other, *config]) if counts(key)]
+    """Compared keys that differ, with both values."""
+    keys = [key for key in dict.fromkeys([*other, *config]) if is_compared(key)]
     pairs = {key: (config.get(key, ABSENT), other.get(key, ABSENT)) for key in keys}
-    return {key: (ours, theirs) for key, (ours, theirs) in pairs.items() if ours != theirs}
+    return {key: (one, two) for key, (one, two) in pairs.items() if one != two}
 
 
 def in_sections(*sections: str) -> Callable[[str], bool]:
+    """A filter for keys of these sections."""
     return lambda key: key.partition(".")[0] in sections
 
 
-def _by_names(runs: Runs, scale: str) -> dict[tuple[str, str], list[MatchedRun]]:
+def _compose_cells(
+    table_name: str,
+    overrides: Mapping[CellKey, Sequence[str]],
+    runs_by_names: Mapping[tuple[str, str], list[MatchedRun]],
+    scale: str,
+) -> tuple[dict[CellKey, FlatConfig], list[str]]:
+    """Configurations of the cells that may have runs, and warnings about invalid overrides."""
+    configs: dict[CellKey, FlatConfig] = {}
+    failed: dict[str, list[CellKey]] = defaultdict(list)
+    for key, texts in overrides.items():
+        try:
+            check_choices(texts)
+            if _names(texts) in runs_by_names:
+                configs[key] = configured(texts, scale)
+        except NotConfigured as error:
+            failed[str(error)].append(key)
+    warnings = [
+        f"{table_name}: {_list_cells(keys)} not configured: {reason}"
+        for reason, keys in failed.items()
+    ]
+    return configs, warnings
+
+
+def _group_by_names(runs: Runs, scale: str) -> dict[tuple[str, str], list[MatchedRun]]:
+    """Runs of the scale by dataset and method."""
     found = defaultdict(list)
     for frame in (runs.done, runs.unsuccessful):
-        for row in _rows(frame[frame["scale"] == scale]):
-            found[row["dataset.name"], row["method.name"]].append(
-                MatchedRun(flatten(row["config"]), row)
-            )
+        for row in rows_of(frame[frame["scale"] == scale]):
+            run = MatchedRun(flatten(row["config"]), row)
+            found[row["dataset.name"], row["method.name"]].append(run)
     return dict(found)
 
 
 def _names(overrides: Sequence[str]) -> tuple[str, str]:
-    given = dict(text.split("=", 1) for text in overrides)
-    return given["dataset"], given["method"]
+    values = dict(text.split("=", 1) for text in overrides)
+    return values["dataset"], values["method"]
 
 
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
-
-
-def _required_key_filter(scale: str, decisive: frozenset[str]) -> Callable[[str], bool]:
+def _required_key_filter(scale: str, distinguishing: frozenset[str]) -> Callable[[str], bool]:
+    """A filter for keys that must be equal in a run and a cell."""
     sections = (*SCIENCE, "model", "train", "federation", "budget") if scale == "paper" else SCIENCE
-    within = in_sections(*sections)
-    return lambda key: within(key) or key in decisive
+    in_required = in_sections(*sections)
+    return lambda key: in_required(key) or key in distinguishing
 
 
-def _distinguishing_keys(composed: Mapping[CellKey, Flat]) -> dict[CellKey, frozenset[str]]:
-    """For every cell the keys by which it differs from cells of the same data set, method, noise and partition."""
-    science, world = in_sections(*SCIENCE), in_sections(*SCALE_DEPENDENT_SECTIONS)
+def _distinguishing_keys(configs: Mapping[CellKey, FlatConfig]) -> dict[CellKey, frozenset[str]]:
+    """Scale-dependent keys that differ between cells of equal dataset, method, noise, partition."""
+    in_cell_sections, scale_dependent = (
+        in_sections(*SCIENCE),
+        in_sections(*SCALE_DEPENDENT_SECTIONS),
+    )
     families: dict[Any, list[CellKey]] = defaultdict(list)
-    for place, config in composed.items():
-        families[frozenset((key, value) for key, value in config.items() if science(key))].append(
-            place
+    for key, config in configs.items():
+        family = frozenset(item for item in config.items() if in_cell_sections(item[0]))
+        families[family].append(key)
+    found: dict[CellKey, frozenset[str]] = {}
+    for members in families.values():
+        keys = frozenset(
+            name
+            for one in members
+            for two in members
+            for name in differences(configs[one], configs[two], scale_dependent)
         )
-    found = {}
-    for family in families.values():
-        keys = [
-            differences(composed[one], composed[two], world) for one in family for two in family
-        ]
-        for place in family:
-            found[place] = frozenset(key for differing in keys for key in differing)
+        found |= dict.fromkeys(members, keys)
     return found
 
 
-def _varied(table: PublishedTable) -> set[str]:
-    """Keys that the table's own headings set."""
+def _varied_keys(table: PublishedTable) -> set[str]:
+    """Keys that the headings of the table set."""
     return {
         text.partition("=")[0]
         for heading in (*table.rows, *table.columns)
@@ -190,13 +191,13 @@ def _varied(table: PublishedTable) -> set[str]:
 
 @cache
 def _varied_cell_keys() -> set[str]:
-    """Keys of data set, method, noise and partition that the headings of any table set."""
-    return {key for name in names() for key in _varied(load(name)) if in_sections(*SCIENCE)(key)}
+    """Keys of dataset, method, noise and partition that the headings of any table set."""
+    keys = {key for name in table_names() for key in _varied_keys(load_table(name))}
+    return set(filter(in_sections(*SCIENCE), keys))
 
 
 def _keep_one_configuration(entry: Match) -> None:
-    """Keep the runs of one network, federation, budget and training: nearest to the paper, then most seeds."""
-    world = in_sections(*SCALE_DEPENDENT_SECTIONS)
+    """Keep the runs of one configuration: closest to the paper, then with most seeds."""
     variants: dict[RunConditions, list[MatchedRun]] = defaultdict(list)
     for run in entry.done:
         variants[run.conditions].append(run)
@@ -205,19 +206,20 @@ def _keep_one_configuration(entry: Match) -> None:
 
     def order(item: tuple[RunConditions, list[MatchedRun]]) -> tuple[int, int, int, RunConditions]:
         config = item[1][0].config
-        distance = len(differences(config, entry.paper, world))
+        distance = len(differences(config, entry.paper, in_sections(*SCALE_DEPENDENT_SECTIONS)))
         return distance, -len(item[1]), -int(config["budget.participations"]), item[0]
 
-    chosen, kept = min(variants.items(), key=order)
+    conditions, kept = min(variants.items(), key=order)
     entry.num_excluded = len(entry.done) - len(kept)
     entry.done = sorted(kept, key=lambda run: run.seed)
-    entry.unsuccessful = [run for run in entry.unsuccessful if run.conditions == chosen]
+    entry.unsuccessful = [run for run in entry.unsuccessful if run.conditions == conditions]
 
 
-def _cells(places: Sequence[CellKey]) -> str:
-    row, column = places[0]
-    return (
-        f"cell ({row}, {column})"
-        if len(places) == 1
-        else f"{len(places)} cells from ({row}, {column}) on"
-    )
+def _describe(different: Mapping[str, tuple[Any, Any]]) -> str:
+    return ", ".join(f"{key}={value} (cell: {cell})" for key, (value, cell) in different.items())
+
+
+def _list_cells(keys: Sequence[CellKey]) -> str:
+    row, column = keys[0]
+    first = f"cell ({row}, {column})"
+    return first if len(keys) == 1 else f"{len(keys)} cells, the first is {first}"

@@ -1,4 +1,4 @@
-"""Our side of a published table: for every cell its runs' numbers, and what differs from the paper's configuration."""
+"""Reproduced values of a published table, and how their runs differ from the paper's configuration."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from reports.frame.statistics import mean, sample_std
 from reports.published import PublishedTable
 from reports.tables.matching import CellKey, Match, MatchedRun, differences, in_sections, match
 
-TITLES = {
-    "model": "Network",
+TOLERANCE = 1e-9
+SECTION_TITLES = {
+    "model": "Model",
     "train": "Training",
     "federation": "Federation",
     "budget": "Budget",
     "evaluate": "Evaluation",
 }
-TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class ReproducedCell:
-    """One cell: percent, or client participations where the table counts costs."""
+    """Values of one cell: percent, or participations if the table reports costs."""
 
     values: Mapping[int, float]  # by seed
-    num_runs: int  # runs that ended; fewer values where a target was not reached
+    num_runs: int  # completed runs; larger than the number of values if a target was not reached
     statistic: str  # of the published table
     notes: tuple[str, ...]
 
@@ -45,7 +45,7 @@ class ReproducedCell:
 
 @dataclass(frozen=True)
 class Results:
-    """One table at one scale."""
+    """One published table with its reproduced cells at one scale."""
 
     table: PublishedTable
     scale: str
@@ -54,73 +54,69 @@ class Results:
 
 
 def collect_results(table: PublishedTable, runs: Runs, scale: str) -> Results:
-    """Our numbers for a published table, from runs of one scale alone."""
+    """Reproduced values of a published table, from runs of one scale only."""
     matches = match(table, runs, scale)
     warnings = list(matches.warnings)
-    cells = {place: _cell(table, entry, warnings) for place, entry in matches.cells.items()}
+    cells = {key: _reproduced_cell(table, found, warnings) for key, found in matches.cells.items()}
     if table.average is not None:
         for row in table.rows:
             inner = [cells.get((row.label, column.label)) for column in table.columns]
-            if (
-                average := _average([cell for cell in inner if cell], len(inner), table.statistic)
-            ) is not None:
+            present = [cell for cell in inner if cell is not None]
+            average = _average(present, table.statistic) if len(present) == len(inner) else None
+            if average is not None:
                 cells[row.label, table.average] = average
     return Results(table, scale, cells, tuple(warnings))
 
 
 def cost_to_reach(run: MatchedRun, target: float) -> float | None:
-    """Client participations until the test accuracy first reached `target` percent; None if it never did."""
-    curve = read_curve(run.row["run_dir"])
+    """Participations until the test accuracy first reached `target` percent; None if it never did."""
+    path = run.row["run_dir"] / "curve.csv"
+    curve = read_curve(path.parent)
     if len(curve) == 0 or abs(curve["accuracy"].iloc[-1] - run.row["summary.final"]) > TOLERANCE:
-        raise UserError(
-            f"{run.row['run_dir'] / 'curve.csv'}: does not end as record.json says; left out"
-        )
+        raise UserError(f"{path}: last accuracy differs from record.json; excluded")
     reached = curve[curve["accuracy"] >= target / 100 - TOLERANCE]
     return float(reached["participations"].iloc[0]) if len(reached) else None
 
 
-def difference_notes(entry: Match) -> tuple[str, ...]:
-    """How the runs differ from the paper's cell, a note per section of the configuration; and what else to know."""
+def difference_notes(found: Match) -> tuple[str, ...]:
+    """Differences from the paper's configuration, one note per section, and excluded runs."""
     notes = []
-    for run in entry.done[:1]:
-        for section in SCALE_DEPENDENT_SECTIONS:
-            different = differences(run.config, entry.paper, in_sections(section))
-            if (
-                f"{section}.name" in different
-            ):  # another network: its own parameters say nothing more
-                different = {f"{section}.name": different[f"{section}.name"]}
-            if different:
-                parts = [
-                    f"{_plain(key)}{ours} instead of {theirs}"
-                    for key, (ours, theirs) in different.items()
-                ]
-                notes.append(f"{TITLES[section]}: {', '.join(parts)}.")
-    for oracle in dict.fromkeys(run.row["oracle"] for run in entry.done):
+    for section in SCALE_DEPENDENT_SECTIONS if found.done else ():
+        different = differences(found.done[0].config, found.paper, in_sections(section))
+        name = f"{section}.name"
+        if name in different:  # the parameters of another model are not comparable
+            different = {name: different[name]}
+        if different:
+            texts = [
+                f"{'' if key == name else key.partition('.')[2] + ' '}{value} instead of {paper}"
+                for key, (value, paper) in different.items()
+            ]
+            notes.append(f"{SECTION_TITLES[section]}: {', '.join(texts)}.")
+    for oracle in dict.fromkeys(run.row["oracle"] for run in found.done):
         if oracle:
             notes.append(f"Oracle: {oracle}.")
-    lost = [f"seed {run.seed} ({run.row['status']})" for run in entry.unsuccessful]
-    if lost:
-        notes.append(f"Not counted: {', '.join(lost)}.")
-    if entry.num_excluded:
-        notes.append(
-            f"Not counted: {entry.num_excluded} run(s) of the cell with another network, training or budget."
-        )
+    if found.unsuccessful:
+        seeds = [f"seed {run.seed} ({run.row['status']})" for run in found.unsuccessful]
+        notes.append(f"Excluded: {', '.join(seeds)}.")
+    if count := found.num_excluded:
+        runs = "1 run" if count == 1 else f"{count} runs"
+        notes.append(f"Excluded: {runs} with another model, training, federation or budget.")
     return tuple(notes)
 
 
-def _cell(table: PublishedTable, entry: Match, warnings: list[str]) -> ReproducedCell:
+def _reproduced_cell(table: PublishedTable, found: Match, warnings: list[str]) -> ReproducedCell:
     values: dict[int, float] = {}
-    ran = 0
-    for run in entry.done:
+    num_runs = 0
+    for run in found.done:
         try:
             value = _metric(table, run)
         except UserError as error:
             warnings.append(str(error))
             continue
-        ran += 1
+        num_runs += 1
         if value is not None:
             values[run.seed] = value
-    return ReproducedCell(values, ran, table.statistic, difference_notes(entry))
+    return ReproducedCell(values, num_runs, table.statistic, difference_notes(found))
 
 
 def _metric(table: PublishedTable, run: MatchedRun) -> float | None:
@@ -129,17 +125,8 @@ def _metric(table: PublishedTable, run: MatchedRun) -> float | None:
     return 100 * float(run.row[f"summary.{table.metric}"])
 
 
-def _average(cells: list[ReproducedCell], columns: int, statistic: str) -> ReproducedCell | None:
-    """The row's mean by seed, over the seeds that all of its columns have."""
-    if len(cells) < columns:
-        return None
-    seeds = set.intersection(*(set(cell.values) for cell in cells))
-    if not seeds:
-        return None
-    means = {seed: mean([cell.values[seed] for cell in cells]) for seed in sorted(seeds)}
-    return ReproducedCell(means, len(means), statistic, ())
-
-
-def _plain(key: str) -> str:
-    known = {"model.name": "", "budget.participations": "client participations "}
-    return known.get(key, f"{key.partition('.')[2]} ")
+def _average(cells: list[ReproducedCell], statistic: str) -> ReproducedCell | None:
+    """Mean over the cells of a row by seed, for the seeds that all cells have."""
+    seeds = sorted(set.intersection(*(set(cell.values) for cell in cells)))
+    means = {seed: mean([cell.values[seed] for cell in cells]) for seed in seeds}
+    return ReproducedCell(means, len(means), statistic, ()) if means else None

@@ -1,4 +1,4 @@
-"""A published table of settings beside what our configuration composes to."""
+"""A published settings table with the values that the configuration composes to."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from reports.configure import NotConfigured, configured
 from reports.published import SettingsTable
+from reports.tables.matching import CellKey
 from reports.tables.rendering import (
     DASH,
     Column,
@@ -23,7 +24,7 @@ from reports.tables.rendering import (
     with_greek_letters,
 )
 
-FIELDS = ("table", "scale", "row", "column", "key", "ours", "theirs", "same")
+CSV_COLUMNS = ("table", "scale", "row", "column", "key", "configured", "published", "matches")
 OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -35,29 +36,31 @@ DIFFERS = "Differs from the paper."
 
 @dataclass(frozen=True)
 class SettingsResults:
+    """One published settings table with the configured values at one scale."""
+
     table: SettingsTable
     scale: str
-    ours: Mapping[tuple[str, str], Any]  # row and column label -> value; only where a key holds it
+    configured: Mapping[CellKey, Any]  # only rows with a configuration key
     warnings: tuple[str, ...]
 
 
 def collect_settings(table: SettingsTable, scale: str) -> SettingsResults:
-    """What our configuration says, for every row that names a key of it."""
-    ours: dict[tuple[str, str], Any] = {}
+    """Configured values of every row that has a configuration key."""
+    found: dict[CellKey, Any] = {}
     warnings = []
     for column in table.columns:
         try:
             config = configured(column.overrides, scale)
             for row in table.rows:
                 if row.key:
-                    ours[row.label, column.label] = eval_formula(row.key, config)
+                    found[row.label, column.label] = eval_formula(row.key, config)
         except NotConfigured as error:
             warnings.append(f"{table.name}: column {column.label} not configured: {error}")
-    return SettingsResults(table, scale, ours, tuple(warnings))
+    return SettingsResults(table, scale, found, tuple(warnings))
 
 
 def eval_formula(formula: str, config: Mapping[str, Any]) -> Any:
-    """A key of the configuration, or numbers of it combined by + - * / and brackets."""
+    """Value of a configuration key, or of keys and numbers combined by + - * / and brackets."""
 
     def value(node: ast.expr) -> Any:
         if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
@@ -67,68 +70,60 @@ def eval_formula(formula: str, config: Mapping[str, Any]) -> Any:
         key = ast.unparse(node)
         if isinstance(node, (ast.Name, ast.Attribute)) and key in config:
             return config[key]
-        raise NotConfigured(f"{key} is not a key of the configuration")
+        raise NotConfigured(f"unknown key {key}")
 
     return value(ast.parse(formula, mode="eval").body)
 
 
-def values_match(ours: Any, theirs: int | float | str) -> bool:
-    """Numbers to four digits; names by their letters and digits, our shorter spelling inside the paper's."""
-    if isinstance(ours, (int, float)) and isinstance(theirs, (int, float)):
-        return f"{ours:.4g}" == f"{theirs:.4g}"
-    letters = [re.sub(r"[^a-z0-9]", "", str(text).lower()) for text in (ours, theirs)]
+def values_match(configured: Any, published: int | float | str) -> bool:
+    """Compare numbers to four digits. A configured name must be contained in the published one."""
+    if isinstance(configured, (int, float)) and isinstance(published, (int, float)):
+        return f"{configured:.4g}" == f"{published:.4g}"
+    letters = [re.sub(r"[^a-z0-9]", "", str(text).lower()) for text in (configured, published)]
     return letters[0] in letters[1]
 
 
 def settings_table(results: SettingsResults) -> ReportTable:
+    """The table as printed, each row in two lines: configured, published."""
     table, notes = results.table, Notes()
-    notes.add(
-        f"Configured: what conf/ composes to at scale {results.scale}. {DASH}: no setting of it."
-    )
+    notes.add(f"Configured: value in conf/ at scale {results.scale}. {DASH}: no configuration key.")
     for footnote in table.footnotes:
         notes.add(footnote.text)
     lines = []
     for row in table.rows:
-        ours = []
-        for column, theirs in zip(table.columns, row.values, strict=True):
-            found = results.ours.get((row.label, column.label))
-            differs = found is not None and not values_match(found, theirs)
-            ours.append(TableEntry(_text(found), marks=notes.mark([DIFFERS] if differs else [])))
-        symbol = (
-            f" ({row.symbol})"
-            if row.symbol and not row.symbol.startswith("(")
-            else f" {row.symbol}".rstrip()
-        )
-        lines.append(
-            Line("", TableEntry(with_greek_letters(row.label + symbol)), "configured", tuple(ours))
-        )
-        lines.append(
-            Line(
-                "",
-                TableEntry(""),
-                "published",
-                tuple(TableEntry(_text(value)) for value in row.values),
+        entries = []
+        for column, published in zip(table.columns, row.values, strict=True):
+            value = results.configured.get((row.label, column.label))
+            differs = value is not None and not values_match(value, published)
+            entries.append(
+                TableEntry(_format(value), marks=notes.mark([DIFFERS] if differs else []))
             )
-        )
+        symbol = f"({row.symbol})" if row.symbol and row.symbol[0] != "(" else row.symbol
+        label = TableEntry(with_greek_letters(f"{row.label} {symbol}".rstrip()))
+        printed = tuple(TableEntry(_format(value)) for value in row.values)
+        lines.append(Line("", label, "configured", tuple(entries)))
+        lines.append(Line("", TableEntry(""), "published", printed))
     columns = tuple(Column("", TableEntry(column.label)) for column in table.columns)
     title = f"{table.paper}, Table {table.table}, scale {results.scale}"
     return ReportTable(table.name, title, table.caption, columns, tuple(lines), notes.as_list())
 
 
 def settings_csv(results: SettingsResults) -> str:
+    """One line per table cell."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(FIELDS)
+    writer.writerow(CSV_COLUMNS)
     for row in results.table.rows:
-        for column, theirs in zip(results.table.columns, row.values, strict=True):
-            ours = results.ours.get((row.label, column.label))
-            verdict = "" if ours is None else values_match(ours, theirs)
-            place = (results.table.name, results.scale, row.label, column.label)
-            writer.writerow((*place, row.key, "" if ours is None else _text(ours), theirs, verdict))
+        for column, published in zip(results.table.columns, row.values, strict=True):
+            value = results.configured.get((row.label, column.label))
+            key = (results.table.name, results.scale, row.label, column.label, row.key)
+            matches = "" if value is None else values_match(value, published)
+            text = "" if value is None else _format(value)
+            writer.writerow((*key, text, published, matches))
     return buffer.getvalue()
 
 
-def _text(value: Any) -> str:
+def _format(value: Any) -> str:
     if value is None:
         return DASH
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from reports.published import (
-    load,
     load_settings,
-    names,
+    load_table,
     settings_names,
+    table_names,
     tables,
 )
 
@@ -133,7 +133,7 @@ KEYS: dict[str, dict[str, set[str]]] = {
 
 
 def test_all_tables_are_there():
-    assert names() == tuple(TOTALS)
+    assert table_names() == tuple(TOTALS)
     assert settings_names() == (
         "fedcorr_table1",
         "fedcorr_table7",
@@ -144,7 +144,7 @@ def test_all_tables_are_there():
 
 @pytest.mark.parametrize("name", TOTALS)
 def test_totals(name):
-    cells = load(name).cells
+    cells = load_table(name).cells
     values = [cell.value for cell in cells if cell.value is not None]
     sums = [values, [cell.std or 0.0 for cell in cells], [cell.ratio or 0.0 for cell in cells]]
     assert (len(cells), len(values), *(round(sum(numbers), 2) for numbers in sums)) == TOTALS[name]
@@ -152,13 +152,14 @@ def test_totals(name):
 
 @pytest.mark.parametrize(("name", "row", "column", "value", "std"), ANCHORS)
 def test_anchors(name, row, column, value, std):
-    cell = load(name).cell(row, column)
+    cell = load_table(name).cell(row, column)
     assert (cell.value, cell.std) == (value, std)
 
 
 def test_dashes_say_why():
     reasons = {
-        name: {cell.note for cell in load(name).cells if cell.value is None} for name in names()
+        name: {cell.note for cell in load_table(name).cells if cell.value is None}
+        for name in table_names()
     }
     assert {name: notes for name, notes in reasons.items() if notes} == {
         "fedcorr_table5": {"not given"},
@@ -170,7 +171,7 @@ def test_dashes_say_why():
 
 @pytest.mark.parametrize("name", TOTALS)
 def test_every_cell_has_a_legal_configuration(name):
-    table = load(name)
+    table = load_table(name)
     for row in table.rows:
         for column in table.columns:
             overrides = dict(
@@ -203,7 +204,9 @@ def test_every_cell_has_a_legal_configuration(name):
 
 def test_configuration_of_a_centralized_reference():
     """FedCorr's Table 8, low noise; 320 of 10,000 participations, of which 120 are JointOpt's second step."""
-    assert load("fedcorr_table2").overrides("Centralized / JointOpt", "rho=0.4 / tau=0.5") == (
+    assert load_table("fedcorr_table2").overrides(
+        "Centralized / JointOpt", "rho=0.4 / tau=0.5"
+    ) == (
         "dataset=cifar10",
         "model=resnet18",
         "partition=centralized",
@@ -232,13 +235,15 @@ def test_configuration_of_a_centralized_reference():
 def test_a_smaller_scale_keeps_what_tells_cells_apart():
     place = ("Centralized / JointOpt", "rho=0.8 / tau=0.0")
     paper, laptop = (
-        load("fedcorr_table2").overrides(*place, scale) for scale in ("paper", "laptop")
+        load_table("fedcorr_table2").overrides(*place, scale) for scale in ("paper", "laptop")
     )
     assert set(paper) - set(laptop) == {"model=resnet18", "method.start_after=70"}
     assert set(laptop) - set(paper) == {"method.start_after=7"}
     assert {"federation.num_clients=1", "train.lr=0.2"} <= set(laptop)
-    assert "budget.participations=400" in load("lsg_table4").overrides("FL / Ours", "Test accuracy")
-    assert "budget.participations=400" not in load("lsg_table4").overrides(
+    assert "budget.participations=400" in load_table("lsg_table4").overrides(
+        "FL / Ours", "Test accuracy"
+    )
+    assert "budget.participations=400" not in load_table("lsg_table4").overrides(
         "FL / Ours", "Test accuracy", "laptop"
     )
 
@@ -249,7 +254,7 @@ LAMBDA_U = {"fedcorr_table2": ("0", "25"), "fedcorr_table3": ("25", "150")}
 @pytest.mark.parametrize("name", LAMBDA_U)
 def test_settings_follow_the_noise_groups_of_the_printed_table(name):
     """Table 8 lists the levels of the low group; appendix B uses the same two groups for lambda_u."""
-    table, low_levels = load(name), str(load_settings("fedcorr_table8").rows[0].values[0])
+    table, low_levels = load_table(name), str(load_settings("fedcorr_table8").rows[0].values[0])
     for row in (
         row for row in table.rows if row.overrides[0] in ("method=dividemix", "method=jointopt")
     ):
@@ -280,7 +285,7 @@ def test_weight_of_distillation_follows_the_noise(name):
         ("pairwise", "0.2"),
         ("pairwise", "0.3"),
     }
-    table = load(name)
+    table = load_table(name)
     for row in table.rows:
         for column in table.columns:
             given = dict(text.split("=") for text in table.overrides(row.label, column.label))
@@ -297,15 +302,15 @@ def test_weight_of_distillation_follows_the_noise(name):
 
 
 def test_runs_of_one_table_are_distinct():
-    for name in names():
-        table = load(name)
+    for name in table_names():
+        table = load_table(name)
         places = [(row.label, column.label) for row in table.rows for column in table.columns]
         runs = [frozenset(table.overrides(*place)) for place in places if table.cell(*place).method]
         assert len(set(runs)) == len(runs)
 
 
 def test_groups_keep_pairs_together():
-    groups = load("fedcorr_table2").groups
+    groups = load_table("fedcorr_table2").groups
     assert {label: [column.name for column in columns] for label, columns in groups.items()} == {
         "rho=0.0": ["tau=0.0"],
         "rho=0.4": ["tau=0.0", "tau=0.5"],
@@ -315,7 +320,7 @@ def test_groups_keep_pairs_together():
 
 
 def test_footnotes_know_their_cells():
-    table = load("fedcorr_table5")
+    table = load_table("fedcorr_table5")
     notes = [note.text for note in table.footnotes if note.applies("FL", "JointOpt")]
     assert len(notes) == 3 and any(text.startswith("40 rounds") for text in notes)
     assert not any(
@@ -326,14 +331,20 @@ def test_footnotes_know_their_cells():
 
 
 def test_metrics_and_statistics():
-    assert {name for name in names() if load(name).metric == "last10"} == {
+    assert {name for name in table_names() if load_table(name).metric == "last10"} == {
         f"lsg_table{n}" for n in (1, 2, 3, 5, 6)
     }
-    targets = {name: load(name).target for name in names() if load(name).metric == "target_cost"}
+    targets = {
+        name: load_table(name).target
+        for name in table_names()
+        if load_table(name).metric == "target_cost"
+    }
     assert targets == {"fedcorr_table11": 80, "fedcorr_table12": 65, "fedcorr_table13": 50}
-    assert {load(name).trials for name in names() if load(name).spread == "std"} == {5}
-    assert load("lsg_table4").trials == 3
-    assert {load(name).scale for name in names()} == {"paper"}
+    assert {
+        load_table(name).trials for name in table_names() if load_table(name).spread == "std"
+    } == {5}
+    assert load_table("lsg_table4").trials == 3
+    assert {load_table(name).scale for name in table_names()} == {"paper"}
 
 
 def test_settings_budget():
@@ -360,13 +371,17 @@ def test_settings_agree_with_the_results():
         settings = load_settings(name)
         for column in settings.columns:
             clients = settings.value("Number of clients", column.label)
-            paper = [load(other) for other in names() if load(other).paper == settings.paper]
+            paper = [
+                load_table(other)
+                for other in table_names()
+                if load_table(other).paper == settings.paper
+            ]
             common = [table.common for table in paper if column.overrides[0] in table.common]
             assert common and all(
                 f"federation.num_clients={clients}" in overrides for overrides in common
             )
     levels = " ".join(str(value) for value in load_settings("fedcorr_table8").rows[0].values)
-    for column in load("fedcorr_table2").columns:
+    for column in load_table("fedcorr_table2").columns:
         rho, tau = (override.partition("=")[2] for override in column.overrides)
         assert levels.count(f"({rho}, {tau})") == 1
 
@@ -438,7 +453,7 @@ def test_broken_files_are_refused_in_one_line(folder, file, old, new, message):
     assert old in text
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(ValueError) as error:
-        load.__wrapped__(path.stem)
+        load_table.__wrapped__(path.stem)
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -446,7 +461,7 @@ def test_unknown_names_list_the_legal_ones():
     with pytest.raises(
         ValueError, match=r"'fedcorr_table1' does not exist; one of fedcorr_table2, "
     ):
-        load("fedcorr_table1")
+        load_table("fedcorr_table1")
     with pytest.raises(
         ValueError, match=r"'fedcorr_table2' does not exist; one of fedcorr_table1, "
     ):
@@ -456,6 +471,6 @@ def test_unknown_names_list_the_legal_ones():
 
 
 def test_reading_needs_no_torch():
-    program = "import sys, reports.published as p; p.find_inconsistencies(p.load('lsg_table1')); sys.exit('torch' in sys.modules)"
+    program = "import sys, reports.published as p; p.find_inconsistencies(p.load_table('lsg_table1')); sys.exit('torch' in sys.modules)"
     root = Path(tables.__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", program], cwd=root, check=False).returncode == 0

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from reports.published import Finding, PublishedTable, find_inconsistencies, load, names, tables
+from reports.published import (
+    Finding,
+    PublishedTable,
+    find_inconsistencies,
+    load_table,
+    table_names,
+    tables,
+)
 
 # Everything in the three papers that does not add up: table, kind, row, column, printed, expected.
 FINDINGS = {
@@ -34,12 +41,14 @@ def with_cell(table: PublishedTable, row: str, column: str, **change: Any) -> Pu
 
 
 def new_findings(table: PublishedTable) -> list[Finding]:
-    known = find_inconsistencies(load(table.name))
+    known = find_inconsistencies(load_table(table.name))
     return [finding for finding in find_inconsistencies(table) if finding not in known]
 
 
 def test_findings_are_exactly_the_known_ones():
-    found = [finding for name in names() for finding in find_inconsistencies(load(name))]
+    found = [
+        finding for name in table_names() for finding in find_inconsistencies(load_table(name))
+    ]
     places = [(f.table, f.kind, f.row, f.column, f.printed, f.expected) for f in found]
     assert len(places) == len(set(places))
     assert set(places) == FINDINGS
@@ -49,7 +58,7 @@ def test_six_differences_divided_by_five():
     messages = [
         f.message
         for name in ("fedcnml_table3", "fedcnml_table4")
-        for f in find_inconsistencies(load(name))
+        for f in find_inconsistencies(load_table(name))
         if f.kind == "claim"
     ]
     assert len(messages) == 4
@@ -63,7 +72,7 @@ def test_no_misprint_is_written_into_the_data():
         ("lsg_table1", "98.98"),
         ("fedcnml_table4", "75.58"),
     ):
-        table = load(name)
+        table = load_table(name)
         misprinted = next(
             f for f in find_inconsistencies(table) if f.kind in ("ratio", "average", "repeat")
         )
@@ -72,14 +81,14 @@ def test_no_misprint_is_written_into_the_data():
 
 
 def test_corrected_misprints_are_silent():
-    fixed = with_cell(load("lsg_table1"), "MNIST / Ours", "Symmetric / 0.4", value=98.98)
+    fixed = with_cell(load_table("lsg_table1"), "MNIST / Ours", "Symmetric / 0.4", value=98.98)
     assert find_inconsistencies(fixed) == []
-    fixed = with_cell(load("fedcorr_table11"), "Ours", "rho=0.0 / tau=0.0", value=140.0)
+    fixed = with_cell(load_table("fedcorr_table11"), "Ours", "rho=0.0 / tau=0.0", value=140.0)
     assert find_inconsistencies(fixed) == []
 
 
 def test_any_wrong_accuracy_in_an_averaged_row_is_found():
-    table = load("lsg_table1")
+    table = load_table("lsg_table1")
     for row in table.rows[1:5]:
         for column in table.column_labels:
             value = table.cell(row.label, column).value
@@ -90,7 +99,7 @@ def test_any_wrong_accuracy_in_an_averaged_row_is_found():
 
 def test_any_wrong_cost_or_ratio_is_found():
     for name in ("fedcorr_table12", "fedcorr_table13"):
-        table = load(name)
+        table = load_table(name)
         for cell in table.cells:
             if cell.ratio is not None and cell.value is not None:
                 found = new_findings(
@@ -119,10 +128,10 @@ def test_any_wrong_cost_or_ratio_is_found():
     ],
 )
 def test_a_repeated_value_that_differs_is_found(name, row, column, source):
-    value = load(name).cell(row, column).value or 0.0
+    value = load_table(name).cell(row, column).value or 0.0
     found = [
         f
-        for f in new_findings(with_cell(load(name), row, column, value=value + 0.1))
+        for f in new_findings(with_cell(load_table(name), row, column, value=value + 0.1))
         if f.kind == "repeat"
     ]
     assert [(f.row, f.column, f.expected) for f in found] == [(row, column, value)]
@@ -130,16 +139,18 @@ def test_a_repeated_value_that_differs_is_found(name, row, column, source):
 
 
 def test_a_repeated_deviation_that_differs_is_found():
-    found = new_findings(with_cell(load("fedcorr_table6"), "Ours", "rho=0.8 / tau=0.5", std=0.71))
+    found = new_findings(
+        with_cell(load_table("fedcorr_table6"), "Ours", "rho=0.8 / tau=0.5", std=0.71)
+    )
     assert [finding.kind for finding in found] == ["repeat"]
 
 
 def test_an_earlier_paper_is_not_judged_by_a_later_quotation():
-    assert find_inconsistencies(load("fedcorr_table3")) == []
+    assert find_inconsistencies(load_table("fedcorr_table3")) == []
 
 
 def test_dashes_agree_with_the_best_accuracies():
-    cost = load("fedcorr_table11")
+    cost = load_table("fedcorr_table11")
     found = new_findings(with_cell(cost, "FedAvg", "rho=0.6 / tau=0.5", value=None, ratio=None))
     assert [(f.kind, f.row) for f in found] == [("reached", "FedAvg")] and "81.22" in found[
         0
@@ -149,5 +160,7 @@ def test_dashes_agree_with_the_best_accuracies():
 
 
 def test_a_claim_that_the_table_does_not_bear_out_is_found():
-    found = new_findings(with_cell(load("fedcorr_table4"), "FedProx", "(0.7, 10)", value=84.32))
+    found = new_findings(
+        with_cell(load_table("fedcorr_table4"), "FedProx", "(0.7, 10)", value=84.32)
+    )
     assert [(f.kind, f.printed, f.expected) for f in found] == [("claim", 7.0, 6.2)]

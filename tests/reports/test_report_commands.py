@@ -1,4 +1,4 @@
-"""The commands: what they print, what they refuse, and with which exit code."""
+"""Output, errors and exit codes of reports.build and reports.compare."""
 
 import subprocess
 import sys
@@ -49,74 +49,79 @@ ROOT = HERE.parents[1]
             ["bse=1"],
             "unknown key bse: available: runs, rows, cols, metric, baseline, scale, out",
         ),
-        (compare, ["runs=/nowhere"], "no finished run below /nowhere"),
+        (compare, ["runs=/nowhere"], "no completed runs found in /nowhere"),
         (
             compare,
             [GOOD],
-            "runs of scales laptop, paper, smoke are not comparable; pick one with scale=laptop",
+            "cannot compare runs of scales laptop, paper, smoke: select one with scale=laptop",
         ),
-        (compare, [GOOD, "scale=smal"], "scale=smal: no run has it; present: laptop, paper, smoke"),
+        (
+            compare,
+            [GOOD, "scale=smal"],
+            "invalid scale=smal: available: laptop, paper, smoke",
+        ),
         (
             compare,
             [GOOD, "scale=laptop", "cols=noise.ro"],
-            "cols=noise.ro: no run has this key; did you mean noise.rho?; legal: ",
+            "invalid cols=noise.ro: did you mean noise.rho? available: ",
         ),
         (
             compare,
             [GOOD, "scale=laptop", "metric=summary.bset"],
-            "metric=summary.bset: no run has this key; did you mean summary.best?; legal: ",
+            "invalid metric=summary.bset: did you mean summary.best? available: ",
         ),
         (
             compare,
             [GOOD, "scale=laptop", "metric=scene.hash"],
-            "metric=scene.hash is not a number; legal: summary.best, ",
+            "invalid metric=scene.hash: available: summary.best, ",
         ),
         (
             compare,
             [GOOD, "scale=laptop", "rows=noise.rho"],
-            "rows=noise.rho and cols=noise.rho are the same; legal: two different keys",
+            "invalid cols='noise.rho': expected another key than rows",
         ),
         (
             compare,
             [GOOD, "scale=laptop", "noise.tau=0.3"],
-            "noise.tau=0.3: no run has it; present: 0, 0.5",
+            "invalid noise.tau=0.3: available: 0, 0.5",
         ),
         (
             compare,
             [GOOD, "scale=paper", "train.lr=0.01", "baseline=lsg"],
-            "baseline=lsg is not a value of method.name; legal: fedavg",
+            "invalid baseline=lsg: available: fedavg",
         ),
         (
             compare,
             [GOOD, "scale=laptop", "cols=partition.name"],
-            "cell method.name=fedavg partition.name=bernoulli_dirichlet mixes runs that differ in train.lr: 0.01, 0.5;"
-            " pick one with train.lr=0.01, or lay train.lr out with rows= or cols=",
+            "cannot average runs of cell method.name=fedavg partition.name=bernoulli_dirichlet:"
+            " they differ in train.lr: 0.01, 0.5; select one with train.lr=0.01,"
+            " or use train.lr as rows= or cols=",
         ),
     ],
 )
-def test_mistakes_are_one_line_and_exit_2(capsys, command, arguments, line):
+def test_user_errors_are_one_line_with_exit_code_2(capsys, command, arguments, line):
     assert command.main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    last = said.err.splitlines()[-1]
-    assert last.startswith(f"error: {line}")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1].startswith(f"error: {line}")
 
 
-def test_nothing_ran(capsys, tmp_path):
-    """One line says so, and the table is written with dashes."""
+def test_build_without_runs(capsys, tmp_path):
     assert build.main(["runs=/nowhere", "table=fedcorr_table9", f"out={tmp_path}"]) == 0
-    said = capsys.readouterr()
-    assert said.err.splitlines() == [
-        "/nowhere: no such folder",
-        "no finished run below /nowhere: every table has dashes on our side",
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == [
+        "/nowhere: no such directory",
+        "no completed runs found in /nowhere; reproduced values are left blank",
     ]
-    assert said.out == f"fedcorr_table9 paper: 0 of 7 cells -> {tmp_path}/paper/fedcorr_table9.*\n"
+    assert (
+        captured.out == f"fedcorr_table9 paper: 0 of 7 cells -> {tmp_path}/paper/fedcorr_table9.*\n"
+    )
     assert "| FedAvg | reproduced | – |" in (tmp_path / "paper" / "fedcorr_table9.md").read_text(
         encoding="utf-8"
     )
 
 
-def test_a_scale_that_is_asked_for_is_built(frozen_conf, capsys, tmp_path):
+def test_requested_scale_is_built(frozen_conf, capsys, tmp_path):
     assert build.main([GOOD, "table=fedcorr_table9", "scale=smoke", f"out={tmp_path}"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["smoke"]
     assert (
@@ -125,9 +130,7 @@ def test_a_scale_that_is_asked_for_is_built(frozen_conf, capsys, tmp_path):
     )
 
 
-def test_near_misses_are_said_though_no_table_is_written_for_their_scale(
-    write_run, capsys, tmp_path
-):
+def test_near_misses_are_reported_for_scales_without_a_table(write_run, capsys, tmp_path):
     write_run(
         "dataset=cifar100", "method=fedavg", "noise.form=official", "noise.rho=0.4", "noise.tau=0.5"
     )
@@ -136,7 +139,7 @@ def test_near_misses_are_said_though_no_table_is_written_for_their_scale(
         == 0
     )
     assert (
-        "fedcorr_table3 at scale laptop: 1 run left out for partition.form=plain (cell: official)"
+        "fedcorr_table3 at scale laptop: 1 run excluded for partition.form=plain (cell: official)"
         in capsys.readouterr().err
     )
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["paper"]
@@ -146,10 +149,10 @@ def test_near_misses_are_said_though_no_table_is_written_for_their_scale(
 def test_help(capsys, command):
     assert command.main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"{key}" in shown for key in command.DEFAULTS)
+    assert all(key in shown for key in command.DEFAULTS)
 
 
-def test_metrics_of_which_less_is_better(write_run, capsys, tmp_path):
+def test_costs_are_ranked_lowest_first(write_run, capsys, tmp_path):
     write_run("dataset=cifar100", "method=fedavg", cost={"participations": 100})
     write_run("dataset=cifar100", "method=fedprox", cost={"participations": 50})
     out = tmp_path / "table.md"
@@ -171,7 +174,7 @@ def test_metrics_of_which_less_is_better(write_run, capsys, tmp_path):
     )
 
 
-def test_numbers_are_ordered_by_size_and_null_is_last(write_run, capsys, tmp_path):
+def test_columns_are_ordered_by_number_with_null_last(write_run, capsys, tmp_path):
     for noise in ("noise.rho=0.05", "noise.rho=0.4", "noise.rho=1"):
         write_run("dataset=cifar100", noise)
     write_run("dataset=cifar100", "noise=symmetric")
@@ -181,7 +184,7 @@ def test_numbers_are_ordered_by_size_and_null_is_last(write_run, capsys, tmp_pat
     ] == "| method.name \\ noise.rho | 0.05 | 0.4 | 1 | null |"
 
 
-def test_reports_need_no_torch_and_no_method():
+def test_commands_do_not_import_torch():
     program = (
         "import sys, reports.build, reports.compare;"
         "reports.build.main(['runs=/nowhere', 'table=fedcorr_table9', 'out=/dev/null/x']);"

@@ -176,7 +176,7 @@ def test_ranks_over_the_cells_that_all_methods_have():
     }
     found = ranks(cells)
     assert found is not None
-    assert (found.methods, found.dropped, found.ranking.cells) == (("b", "a"), ("c",), 3)
+    assert (found.methods, found.dropped, found.ranking.num_settings) == (("b", "a"), ("c",), 3)
     assert found.ranks == pytest.approx([4 / 3, 5 / 3]) and found.cliques == [(0, 1)]
     assert ranks({1: {"a": [0.5], "b": [0.4]}}) is None
 
@@ -295,7 +295,7 @@ def test_a_missing_scene_is_named(tmp_path):
         (["runs=/nowhere"], "no finished run below /nowhere"),
         (
             [f"runs={GOOD}", "noise.ro=0.4"],
-            "noise.ro: no run has this key; did you mean noise.rho?; legal: ",
+            "unknown key noise.ro: did you mean noise.rho? available: ",
         ),
         (
             [f"runs={GOOD}", "figure=fedcorr_figure3", "out=/dev/null/x"],

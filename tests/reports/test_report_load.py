@@ -104,7 +104,7 @@ def test_a_copied_run_counts_once(tmp_path):
 
 def test_no_folder_and_no_record(tmp_path):
     runs = load_runs([tmp_path / "none"])
-    assert runs.warnings == (f"{tmp_path / 'none'}: no such folder",)
+    assert runs.warnings == (f"{tmp_path / 'none'}: no such directory",)
     assert len(runs.done) == len(runs.unsuccessful) == 0 and "summary.best" in runs.done
     assert load_runs([tmp_path]).warnings == ()
 

@@ -8,8 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from reports import configure
 from reports.configure import NotConfigured, configured
 from reports.frame.load import load_runs
-from reports.published import load as published
-from reports.published import names
+from reports.published import load_table, table_names
 from reports.tables.matching import match
 from reports.tables.results import collect_results
 
@@ -28,7 +27,7 @@ CELL = "(0.7, 10)"
 def collected(write_run, tmp_path):
     """collected("fedcorr_table9", "laptop") -> our side of the table, from the runs written so far."""
     return lambda name, scale: collect_results(
-        published(name), load_runs([tmp_path / "runs"]), scale
+        load_table(name), load_runs([tmp_path / "runs"]), scale
     )
 
 
@@ -84,9 +83,9 @@ def test_a_smaller_scale_may_differ_in_its_world(write_run, collected):
     write_run(*NONIID, "method=fedavg", "budget.participations=77", "train.lr=0.5")
     cell = collected("fedcorr_table9", "laptop").cells["FedAvg", CELL]
     assert cell.notes == (
-        "Network: lenet5 instead of resnet34.",
+        "Model: lenet5 instead of resnet34.",
         "Training: lr 0.5 instead of 0.01.",
-        "Budget: client participations 77 instead of 5000.",
+        "Budget: participations 77 instead of 5000.",
     )
 
 
@@ -99,7 +98,7 @@ def test_the_paper_scale_may_not(write_run, collected):
         and not results.cells["FedAvg", CELL].notes
     )
     assert (
-        "fedcorr_table9 at scale paper: 1 run left out for budget.participations=77 (cell: 5000)"
+        "fedcorr_table9 at scale paper: 1 run excluded for budget.participations=77 (cell: 5000)"
         in results.warnings
     )
 
@@ -111,13 +110,13 @@ def test_a_near_miss_is_named(write_run, collected, change):
     write_run(*NONIID, "method=fedprox", change)
     results = collected("fedcorr_table9", "laptop")
     assert not results.cells
-    assert any(f"1 run left out for {change} (cell: " in line for line in results.warnings)
+    assert any(f"1 run excluded for {change} (cell: " in line for line in results.warnings)
 
 
 def test_a_run_of_another_column_is_no_near_miss(write_run, collected):
     write_run(*NONIID, "method=fedavg", "partition.p=0.3")
     results = collected("fedcorr_table9", "laptop")
-    assert not results.cells and not [line for line in results.warnings if "left out" in line]
+    assert not results.cells and not [line for line in results.warnings if "excluded" in line]
 
 
 def test_scales_never_share_a_cell(write_run, collected):
@@ -137,10 +136,7 @@ def test_worlds_never_share_a_cell(write_run, collected):
     write_run(*NONIID, "method=fedavg", seed=1, best=0.4)
     cell = collected("fedcorr_table9", "laptop").cells["FedAvg", CELL]
     assert cell.values == {1: 40.0}
-    assert (
-        cell.notes[-1]
-        == "Not counted: 3 run(s) of the cell with another network, training or budget."
-    )
+    assert cell.notes[-1] == "Excluded: 3 runs with another model, training, federation or budget."
 
 
 def test_networks_are_told_apart_where_a_table_compares_them(write_run, collected):
@@ -162,7 +158,7 @@ def test_networks_are_told_apart_where_a_table_compares_them(write_run, collecte
 
 def test_averages_take_the_seeds_that_all_columns_have(write_run, collected):
     """Eight columns of 10, 20, ..., 80 percent under seed 1; seed 2 has no run in the last."""
-    table = published("lsg_table1")
+    table = load_table("lsg_table1")
     for index, column in enumerate(table.columns):
         for seed in (1, 2) if index < 7 else (1,):
             write_run(
@@ -180,14 +176,14 @@ def test_lost_runs_are_named_but_do_not_count(write_run, collected):
     assert (cell.value, cell.num_runs, cell.notes[-1]) == (
         50.0,
         1,
-        "Not counted: seed 2 (diverged).",
+        "Excluded: seed 2 (diverged).",
     )
 
 
 def test_every_published_cell_composes_from_the_real_configuration():
     """One cell for every method with its switches, and for every other choice, stands for all."""
     cells = {}
-    for table in map(published, names()):
+    for table in map(load_table, table_names()):
         for row in table.rows:
             for column in table.columns:
                 overrides = table.overrides(row.label, column.label)
@@ -202,6 +198,6 @@ def test_every_published_cell_composes_from_the_real_configuration():
 def test_match_needs_no_configuration_without_runs(tmp_path, monkeypatch):
     """Composing takes long: a table without runs only looks whether the choices exist."""
     monkeypatch.setattr(configure, "_chosen", None)
-    matches = match(published("fedcorr_table2"), load_runs([tmp_path]), "paper")
+    matches = match(load_table("fedcorr_table2"), load_runs([tmp_path]), "paper")
     assert matches.cells == {} and matches.warnings == ()
     assert Path(configure.CONF).is_dir()

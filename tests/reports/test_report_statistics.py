@@ -1,4 +1,4 @@
-"""Statistics against numbers derived by hand; the derivations are in the docstrings."""
+"""Statistics against values derived by hand. The derivations are in the docstrings."""
 
 import math
 
@@ -24,7 +24,7 @@ from reports.frame.statistics import (
 )
 
 
-def test_mean_and_deviation():
+def test_mean_and_standard_deviation():
     """Mean 10 / 4; squares 2.25 + 0.25 + 0.25 + 2.25 = 5, divided by 3."""
     assert mean([1, 2, 3, 4]) == 2.5
     assert sample_std([1, 2, 3, 4]) == pytest.approx(math.sqrt(5 / 3))
@@ -32,12 +32,12 @@ def test_mean_and_deviation():
 
 
 def test_bootstrap_interval_of_two_values():
-    """Means of two draws from {0, 1} are 0, 1/2, 1 with chances 1/4, 1/2, 1/4.
+    """Means of two samples from {0, 1} are 0, 1/2, 1 with probabilities 1/4, 1/2, 1/4.
 
-    The quantiles 0.025 and 0.975 are 0 and 1; those of level 0.4, 0.3 and 0.7, are both 1/2.
+    The quantiles 0.025 and 0.975 are 0 and 1. At confidence 0.4, the quantiles 0.3 and 0.7 are 1/2.
     """
     assert bootstrap_interval([0, 1]) == (0.0, 1.0)
-    assert bootstrap_interval([0, 1], level=0.4) == (0.5, 0.5)
+    assert bootstrap_interval([0, 1], confidence=0.4) == (0.5, 0.5)
     assert bootstrap_interval([3.0, 3.0, 3.0]) == (3.0, 3.0)
     assert bootstrap_interval([3.0]) is None
 
@@ -50,13 +50,21 @@ def test_bootstrap_is_seeded():
     )
 
 
-def test_pairs_need_the_same_seed_and_scene():
-    ours = {1: PairedValue(50.0, "a"), 2: PairedValue(60.0, "b"), 3: PairedValue(70.0, "c")}
+def test_bootstrap_equals_explicit_resampling():
+    """Resample by indices of the same generator, then take quantiles of the means."""
+    values = np.array([0.1, 0.5, 0.7, 1.9])
+    index = np.random.default_rng(3).integers(4, size=(500, 4))
+    low, high = np.quantile(values[index].mean(axis=1), [0.025, 0.975])
+    assert bootstrap_interval(values.tolist(), resamples=500, seed=3) == pytest.approx((low, high))
+
+
+def test_pairs_require_the_same_seed_and_scenario():
+    values = {1: PairedValue(50.0, "a"), 2: PairedValue(60.0, "b"), 3: PairedValue(70.0, "c")}
     baseline = {1: PairedValue(48.0, "a"), 2: PairedValue(61.0, "other"), 4: PairedValue(40.0, "d")}
-    pairs = pair(ours, baseline)
+    pairs = pair(values, baseline)
     assert pairs.differences == {1: 2.0}
     assert pairs.unpaired == (
-        "seed 2 has two scenes, b and other",
+        "seed 2 has two scenarios, b and other",
         "seed 3 has no run of the baseline",
         "seed 4 has no run",
     )
@@ -65,9 +73,9 @@ def test_pairs_need_the_same_seed_and_scene():
 @pytest.mark.parametrize(
     ("differences", "p"),
     [
-        ([1, 2, 3, 4, 5], 2 / 32),  # all five agree: 1 case of 32 on either side
-        ([1, 2, 3, 4, -5], 12 / 32),  # one or none against: 5 + 1 cases on either side
-        ([1, 2, 3, 4, 5, 0], 2 / 32),  # the tie is left out
+        ([1, 2, 3, 4, 5], 2 / 32),  # all five signs agree: 1 of 32 cases on each side
+        ([1, 2, 3, 4, -5], 12 / 32),  # one or no negative sign: 5 + 1 cases on each side
+        ([1, 2, 3, 4, 5, 0], 2 / 32),  # the tie is dropped
         ([1, -1], 1.0),
         ([0, 0], 1.0),
         ([], 1.0),
@@ -80,9 +88,9 @@ def test_sign_test(differences, p):
 @pytest.mark.parametrize(
     ("differences", "p"),
     [
-        ([1, 2, 3], 2 / 8),  # sums of all flips: 6 4 2 0 0 -2 -4 -6; as far out as 6: two
-        ([3, 2, -1], 4 / 8),  # the same sums; as far out as 4: four
-        ([0.1, 0.2, -0.3], 1.0),  # the sum is 0 but for rounding
+        ([1, 2, 3], 2 / 8),  # sums of all flips: 6 4 2 0 0 -2 -4 -6; two reach |6|
+        ([3, 2, -1], 4 / 8),  # the same sums; four reach |4|
+        ([0.1, 0.2, -0.3], 1.0),  # the sum is 0 up to rounding
         ([5.0], 1.0),
         ([], 1.0),
     ],
@@ -91,15 +99,15 @@ def test_sign_flip_test(differences, p):
     assert sign_flip_test(differences) == p
 
 
-def test_sign_flip_test_of_many_pairs_is_sampled_and_seeded():
-    """For 30 equal differences 2 of 2^30 flips are as far out: p is 1 / 100001, the least that sampling can give."""
+def test_sign_flip_test_of_many_pairs_is_sampled():
+    """With 30 equal differences, 2 of 2^30 flips are as extreme: the smallest sampled p-value."""
     assert sign_flip_test([1.0] * 30) == pytest.approx(1 / 100_001)
     mixed = [(-1.0) ** k * k for k in range(25)]
     assert sign_flip_test(mixed) == sign_flip_test(mixed)
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=10))
-def test_least_p_is_reached_when_all_signs_agree(differences):
+def test_p_is_smallest_if_all_signs_agree(differences):
     assert (
         sign_test(differences)
         == smallest_p(len(differences))
@@ -107,30 +115,30 @@ def test_least_p_is_reached_when_all_signs_agree(differences):
     )
 
 
-def test_words():
+def test_verdict_text():
     """2 / 2^5 = 0.0625 is above 0.05, 2 / 2^6 = 0.03125 is not."""
     assert pairs_needed() == 6
-    assert describe_test([]) == "nothing to compare: no seed is paired"
+    assert describe_test([]) == "no paired seeds"
     assert (
         describe_test([1.0])
-        == "too few seeds to tell: 1 pair cannot give a p below 1, 6 are needed"
+        == "not enough seeds: smallest possible p is 1 with 1 pair; at least 6 needed"
     )
     assert (
         describe_test([1.0, 2.0, 3.0])
-        == "too few seeds to tell: 3 pairs cannot give a p below 0.25, 6 are needed"
+        == "not enough seeds: smallest possible p is 0.25 with 3 pairs; at least 6 needed"
     )
     assert describe_test([1, 2, 3, 4, 5, 6]) == "higher than the baseline (p = 0.031, 6 pairs)"
     assert describe_test([-1, -2, -3, -4, -5, -6]) == "lower than the baseline (p = 0.031, 6 pairs)"
-    assert describe_test([1, -1, 1, -1, 1, -1]) == "no difference shown (p = 1, 6 pairs)"
+    assert describe_test([1, -1, 1, -1, 1, -1]) == "no significant difference (p = 1, 6 pairs)"
 
 
-def test_ranks_that_always_agree():
-    """Three cells, ranks 1 2 3 in each: between 3 (1 + 0 + 1) = 6, all 3 (1 + 0 + 1) = 6, so 3 * 2 * 6 / 6 = 6.
+def test_ranks_that_agree_in_all_settings():
+    """Ranks 1 2 3 in 3 settings: between 3 (1 + 0 + 1) = 6, total 6, so 3 * 2 * 6 / 6 = 6.
 
     With two degrees of freedom p = exp(-6 / 2).
     """
     found = ranking([[90, 80, 70], [60, 50, 40], [99, 98, 97]])
-    assert found.ranks == (1.0, 2.0, 3.0) and found.cells == 3
+    assert found.ranks == (1.0, 2.0, 3.0) and found.num_settings == 3
     assert found.chi_square == pytest.approx(6.0) and found.p == pytest.approx(math.exp(-3))
     assert ranking([[90, 80, 70], [60, 50, 40]], higher_is_better=False).ranks == (3.0, 2.0, 1.0)
 
@@ -138,7 +146,7 @@ def test_ranks_that_always_agree():
 def test_ranks_with_ties():
     """Ranks 1.5 1.5 3 and 1 2.5 2.5, averages 1.25 2 2.75.
 
-    Between 2 (0.5625 + 0.5625) = 2.25, all 1.5 + 1.5 = 3, so 2 * 2 * 2.25 / 3 = 3 and p = exp(-1.5).
+    Between 2 (0.5625 + 0.5625) = 2.25, total 1.5 + 1.5 = 3, so 2 * 2 * 2.25 / 3 = 3 and p = exp(-1.5).
     """
     table = [[1, 1, 0], [1, 0, 0]]
     found = ranking(table)
@@ -147,7 +155,7 @@ def test_ranks_with_ties():
     assert found.chi_square == pytest.approx(stats.friedmanchisquare(*np.array(table).T).statistic)
 
 
-def test_ranks_without_a_test():
+def test_no_test_for_one_setting_or_all_tied():
     assert ranking([[2, 1]]).p is None
     assert ranking([[1, 1], [2, 2]]).chi_square is None
 
@@ -155,10 +163,10 @@ def test_ranks_without_a_test():
 @pytest.mark.parametrize(
     ("methods", "q"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)]
 )
-def test_critical_difference_against_the_printed_values(methods, q):
-    """Demsar 2006, Table 5(a), alpha 0.05; with 14 cells and 4 methods his section 3.2.2 has 1.25."""
-    cells = 6
-    assert critical_difference(methods, cells) == pytest.approx(
-        q * math.sqrt(methods * (methods + 1) / (6 * cells)), abs=6e-4 * methods
+def test_critical_difference_equals_published_values(methods, q):
+    """Demsar 2006, Table 5(a), alpha 0.05; section 3.2.2 has 1.25 for 14 datasets, 4 methods."""
+    settings = 6
+    assert critical_difference(methods, settings) == pytest.approx(
+        q * math.sqrt(methods * (methods + 1) / (6 * settings)), abs=6e-4 * methods
     )
     assert round(critical_difference(4, 14), 2) == 1.25
