@@ -1,84 +1,93 @@
-"""Label noise: given the clean labels and the clients, the labels that clients see and a record of what was changed."""
+"""Label noise: noise models that turn clean labels into the labels given to clients."""
 
 from typing import Any
 
 import numpy as np
 
-from . import human, none, pairwise, rho_tau, symmetric
-from .base import NoiseError, NoiseModel, NoiseRecord, check
+from methods.core.errors import invalid
+from noise.base import NOISE_MODELS, NoiseModel, NoiseRecord
 
-__all__ = ["MODELS", "NoiseError", "NoiseModel", "NoiseRecord", "apply", "pool", "record"]
+__all__ = [
+    "NOISE_MODELS",
+    "NoiseModel",
+    "NoiseRecord",
+    "apply_noise",
+    "make_noise_record",
+    "pool_noise_record",
+]
 
-MODELS: dict[str, NoiseModel] = {
-    module.MODEL.name: module.MODEL for module in (rho_tau, symmetric, pairwise, human, none)
-}
 
-
-def apply(
-    name: str, labels: np.ndarray, parts: list[np.ndarray], num_classes: int, seed: int, params: Any
+def apply_noise(
+    name: str,
+    labels: np.ndarray,
+    client_indices: list[np.ndarray],
+    num_classes: int,
+    seed: int,
+    params: Any,
 ) -> NoiseRecord:
-    """Draw the noise of one data set. The given labels stay as they are."""
-    check("name", name, name in MODELS, f"one of {', '.join(MODELS)}")
-    model = MODELS[name]
-    check("params", params, isinstance(params, model.params), f"a {model.params.__name__}")
-    clean = np.array(labels)
-    is_label_vector = clean.ndim == 1 and len(clean) > 0 and np.issubdtype(clean.dtype, np.integer)
-    in_range = is_label_vector and bool(((clean >= 0) & (clean < num_classes)).all())
-    check(
-        "labels",
-        f"{clean.dtype}{clean.shape}",
-        in_range,
-        f"one integer in [0, {num_classes}) per sample",
+    """Apply a noise model to the clean labels of a dataset. The arguments are not changed."""
+    model = NOISE_MODELS.get(name)
+    labels = np.asarray(labels)
+    if not isinstance(params, model.params):
+        raise invalid("noise.params", params, f"an instance of {model.params.__name__}")
+    if labels.ndim != 1 or not len(labels) or not np.issubdtype(labels.dtype, np.integer):
+        raise invalid("labels", f"{labels.dtype}{labels.shape}", "one integer per sample")
+    if labels.min() < 0 or labels.max() >= num_classes:
+        raise invalid("labels", f"{labels.min()} to {labels.max()}", f"0 to {num_classes - 1}")
+    if not 0 <= seed < 2**32:
+        raise invalid("seed", seed, "an integer in [0, 2**32)")
+    if not client_indices:
+        raise invalid("client_indices", client_indices, "at least one client")
+    joined = np.concatenate(client_indices)
+    if ((joined < 0) | (joined >= len(labels))).any():
+        raise invalid(
+            "client_indices", f"{joined.min()} to {joined.max()}", f"0 to {len(labels) - 1}"
+        )
+    clean_labels = labels.astype(np.int64)
+    given, level = model.apply(clean_labels, client_indices, num_classes, seed, params)
+    return make_noise_record(
+        clean_labels, given, level, client_indices, num_classes, model.convention
     )
-    clean = clean.astype(np.int64)
-    check(
-        "seed",
-        seed,
-        isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32,
-        "an integer in [0, 2**32)",
-    )
-    check("parts", len(parts), len(parts) > 0, "the samples of at least one client")
-    for client, part in enumerate(parts):
-        inside = bool(((part >= 0) & (part < len(clean))).all())
-        check("parts", f"client {client}", inside, f"sample indices in [0, {len(clean)})")
-
-    noisy, level = model.function(clean, parts, num_classes, seed, params)
-    return record(clean, noisy, level, parts, num_classes, model.convention)
 
 
-def record(
-    clean: np.ndarray,
-    noisy: np.ndarray,
+def make_noise_record(
+    clean_labels: np.ndarray,
+    given_labels: np.ndarray,
     level: np.ndarray,
-    parts: list[np.ndarray],
+    client_indices: list[np.ndarray],
     num_classes: int,
     convention: str,
 ) -> NoiseRecord:
-    """What the noise came out to be, for the clients that hold the samples."""
-    held = np.unique(np.concatenate(parts))
-    flipped = noisy != clean
+    """Realized noise statistics for the given clients."""
+    flipped = given_labels != clean_labels
+    used = np.unique(np.concatenate(client_indices))
+    pairs = clean_labels[used] * num_classes + given_labels[used]
     return NoiseRecord(
-        labels=noisy,
+        labels=given_labels,
         flipped=flipped,
         client_level=level,
-        client_rate=np.array([flipped[part].mean() if len(part) else 0.0 for part in parts]),
-        transition=np.bincount(
-            clean[held] * num_classes + noisy[held], minlength=num_classes**2
-        ).reshape(num_classes, num_classes),
+        client_rate=_noise_rates(flipped, client_indices),
+        transition=np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes),
         convention=convention,
     )
 
 
-def pool(
-    drawn: NoiseRecord, clean: np.ndarray, parts: list[np.ndarray], num_classes: int
+def pool_noise_record(
+    record: NoiseRecord,
+    clean_labels: np.ndarray,
+    client_indices: list[np.ndarray],
+    num_classes: int,
 ) -> NoiseRecord:
-    """Noise drawn for one federation, seen by clients that pool it: a client's level is its realised rate."""
-    level = np.array([drawn.flipped[part].mean() for part in parts])
-    return record(
-        clean,
-        drawn.labels,
-        level,
-        parts,
+    """Record of the same labels for other clients, whose noise levels are their realized rates."""
+    return make_noise_record(
+        clean_labels,
+        record.labels,
+        _noise_rates(record.flipped, client_indices),
+        client_indices,
         num_classes,
-        f"{drawn.convention.rstrip('.')}; drawn for a federation and pooled.",
+        f"{record.convention.rstrip('.')}; applied to a federation whose samples are pooled.",
     )
+
+
+def _noise_rates(flipped: np.ndarray, client_indices: list[np.ndarray]) -> np.ndarray:
+    return np.array([flipped[part].mean() if len(part) else 0.0 for part in client_indices])

@@ -1,72 +1,77 @@
-"""What the noise models share: the registry's record, the result, the error, the random stream and exact draws."""
+"""Shared by the noise models: registry, result, random stream and sampling of exact fractions."""
 
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-
-class NoiseError(ValueError):
-    """Noise that cannot be drawn; the message is one line with the key, its value and what is legal."""
+from methods.core.errors import UserError, invalid
+from methods.core.plugins import Registry
 
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """One noise model; its function answers the noisy labels and each client's nominal level."""
+    """A registered noise model.
+
+    `apply(clean_labels, client_indices, num_classes, seed, params)` returns the given labels and
+    the nominal noise level of each client. It must not change its arguments.
+    """
 
     name: str
-    params: type
-    function: Callable[[np.ndarray, list[np.ndarray], int, int, Any], tuple[np.ndarray, np.ndarray]]
-    one_line: str
-    convention: str  # what a level means here, and in which paper; equal levels of two conventions do not compare
+    params: type  # a class made by `methods.core.params.parameters`
+    apply: Callable[[np.ndarray, list[np.ndarray], int, int, Any], tuple[np.ndarray, np.ndarray]]
+    summary: str
+    convention: str  # meaning of a noise level; levels of two conventions are not comparable
+
+
+NOISE_MODELS: Registry[NoiseModel] = Registry("noise model", group="fln.noise", package="noise")
 
 
 @dataclass(frozen=True)
 class NoiseRecord:
-    labels: np.ndarray  # (n,) int64 noisy labels
-    flipped: np.ndarray  # (n,) bool: the label differs from the clean one
-    client_level: np.ndarray  # (K,) nominal level of each client
-    client_rate: (
-        np.ndarray
-    )  # (K,) realised share of wrong labels, a sample held twice counted twice; 0 without samples
-    transition: (
-        np.ndarray
-    )  # (C, C) counts true -> noisy over the samples that belong to at least one client
+    """Labels after noise, and the realized noise of the clients."""
+
+    labels: np.ndarray  # (n,) int64, given labels
+    flipped: np.ndarray  # (n,) bool, True where the given label differs from the clean label
+    client_level: np.ndarray  # (K,) nominal noise level
+    client_rate: np.ndarray  # (K,) realized fraction of wrong labels; 0 without samples
+    transition: np.ndarray  # (C, C) counts clean -> given, over samples of at least one client
     convention: str
 
 
-def check(key: str, value: object, is_legal: bool, legal: str) -> None:
-    if not is_legal:
-        raise NoiseError(f"noise.{key}={value!r}: must be {legal}")
+def make_rng(seed: int, name: str) -> np.random.Generator:
+    """Random stream of one noise model, independent of the partition's stream."""
+    return np.random.default_rng([seed, zlib.crc32(f"noise.{name}".encode())])
 
 
-def check_rate(key: str, value: float) -> None:
-    is_rate = isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= 1
-    check(key, value, is_rate, "a number in [0, 1]")
-
-
-def check_disjoint(key: str, value: object, parts: list[np.ndarray], num_samples: int) -> None:
-    """A sample has one label, so noise that depends on its client needs every sample to have at most one client."""
-    owners = np.bincount(np.concatenate(parts), minlength=num_samples)
-    shared = int((owners > 1).sum())
-    check(
-        key,
-        value,
-        not shared,
-        f"combined with disjoint clients ({shared} samples are held more than once)",
-    )
-
-
-def generator(seed: int, model: str) -> np.random.Generator:
-    """A stream of its own for each model, unrelated to the partition of the same seed."""
-    return np.random.default_rng([seed, zlib.crc32(f"noise.{model}".encode())])
-
-
-def pick_exactly(
+def sample_exact_fraction(
     groups: Iterable[np.ndarray], epsilon: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """int(size * epsilon) random members of each group; with one seed, a larger epsilon only adds members."""
+    """Sample int(size * epsilon) members of each group.
+
+    With the same seed, the members for a larger epsilon include those for a smaller one.
+    """
     return np.concatenate([rng.permutation(group)[: int(len(group) * epsilon)] for group in groups])
+
+
+def class_members(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
+    """Sample indices of each class."""
+    return [np.flatnonzero(labels == label) for label in range(num_classes)]
+
+
+def require_two_classes(epsilon: float, num_classes: int) -> None:
+    """Raise if labels must change but there is only one class."""
+    if epsilon > 0 and num_classes < 2:
+        raise invalid("noise.epsilon", epsilon, "0 for a dataset with one class")
+
+
+def require_disjoint(option: str, client_indices: list[np.ndarray]) -> None:
+    """Raise if a sample occurs twice. It has one label, so its noise cannot depend on the client."""
+    joined = np.concatenate(client_indices)
+    if repeated := len(joined) - len(np.unique(joined)):
+        raise UserError(
+            f"cannot apply {option}: the partition assigns samples more than once ({repeated} "
+            "repetitions); choose a partition with disjoint clients"
+        )

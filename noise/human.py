@@ -1,100 +1,76 @@
-"""Labels that people gave, read from an .npz file; for instance CIFAR-10N (Wei et al., ICLR 2022).
+"""Labels from human annotators, read from an .npz file, such as CIFAR-10N (Wei et al., ICLR 2022).
 
-The file holds one label array per key, in the order of the data set. If it also holds `clean_label`, that must equal
-the data set's labels: it shows that the orders agree.
+The file has one label array per key, in the sample order of the dataset. If it has an array
+`clean_label`, that array must equal the labels of the dataset, which verifies the order.
 """
 
 import zipfile
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from .base import NoiseError, NoiseModel, check
+from methods.core.errors import UserError, invalid, suggest
+from methods.core.params import parameters
+from noise.base import NOISE_MODELS, NoiseModel
 
 
-@dataclass(frozen=True)
+@parameters
 class HumanParams:
-    path: str  # the .npz file
-    key: str = "worse_label"  # which array in it
-
-    def __post_init__(self) -> None:
-        check(
-            "path",
-            self.path,
-            isinstance(self.path, str) and self.path != "",
-            "the path of an .npz file",
-        )
-        check(
-            "key",
-            self.key,
-            isinstance(self.key, str) and self.key != "",
-            "the name of an array in the file",
-        )
+    path: str  # .npz file
+    key: str = "worse_label"  # name of an array in the file
 
 
-def draw(
-    labels: np.ndarray, parts: list[np.ndarray], num_classes: int, seed: int, params: HumanParams
+def apply_human(
+    labels: np.ndarray,
+    client_indices: list[np.ndarray],
+    num_classes: int,
+    seed: int,
+    params: HumanParams,
 ) -> tuple[np.ndarray, np.ndarray]:
-    given, clean = read(params.path, params.key)
-    is_label_vector = given.shape == labels.shape and np.issubdtype(given.dtype, np.integer)
-    check(
-        "key",
-        params.key,
-        is_label_vector,
-        f"{len(labels)} integer labels; it holds {given.dtype}{given.shape}",
-    )
-    in_range = bool(((given >= 0) & (given < num_classes)).all())
-    check(
-        "key",
-        params.key,
-        in_range,
-        f"labels in [0, {num_classes}); it holds {given.min()} to {given.max()}",
-    )
-    same_order = clean is None or np.array_equal(clean, labels)
-    check(
-        "path",
-        params.path,
-        same_order,
-        "a file whose clean_label equals the labels of the data set, in its order",
-    )
-    result = given.astype(np.int64)
-    return result, np.full(len(parts), float(np.mean(result != labels)))
+    given, clean = read_label_file(params.path, params.key)
+    if given.shape != labels.shape or not np.issubdtype(given.dtype, np.integer):
+        found = f"{given.dtype}{given.shape}"
+        raise invalid("noise.key", params.key, f"{len(labels)} integer labels, not {found}")
+    if given.min() < 0 or given.max() >= num_classes:
+        found = f"{given.min()} to {given.max()}"
+        raise invalid("noise.key", params.key, f"labels from 0 to {num_classes - 1}, not {found}")
+    if clean is not None and not np.array_equal(clean, labels):
+        raise invalid(
+            "noise.path", params.path, "a file whose clean_label equals the labels of the dataset"
+        )
+    given = given.astype(np.int64)
+    return given, np.full(len(client_indices), float(np.mean(given != labels)))
 
 
-def read(path: str, key: str) -> tuple[np.ndarray, np.ndarray | None]:
-    # The file is opened here: numpy leaves it open when its content is not an archive.
+def read_label_file(path: str, key: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Read the labels under `key`, and the clean labels if the file has them."""
     with ExitStack() as stack:
         try:
-            archive = np.load(
-                stack.enter_context(open(Path(path).expanduser(), "rb")), allow_pickle=False
-            )
+            # Open the file here: numpy leaves it open if its content is not an archive.
+            file = stack.enter_context(open(Path(path).expanduser(), "rb"))
+            archive = np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise NoiseError(
-                f"noise.path={path!r}: must be a readable .npz file ({type(error).__name__})"
-            ) from error
-        check(
-            "path",
-            path,
-            isinstance(archive, np.lib.npyio.NpzFile),
-            "an .npz file, not a single array",
-        )
+            reason = type(error).__name__
+            raise invalid("noise.path", path, f"a readable .npz file ({reason})") from error
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise invalid("noise.path", path, "an .npz file, not a single array")
         stack.enter_context(archive)
-        check("key", key, key in archive.files, f"one of {', '.join(archive.files)} in {path}")
+        if key not in archive.files:
+            raise UserError(f"unknown noise.key={key} in {path}: {suggest(key, archive.files)}")
         try:
             return archive[key], archive["clean_label"] if "clean_label" in archive.files else None
         except ValueError as error:
-            raise NoiseError(
-                f"noise.key={key!r}: must be plain integers in {path}, not pickled objects"
-            ) from error
+            raise invalid("noise.key", key, f"integers in {path}, not Python objects") from error
 
 
-MODEL = NoiseModel(
-    name="human",
-    params=HumanParams,
-    function=draw,
-    one_line="labels given by people, read from a file (CIFAR-10N)",
-    convention="CIFAR-10N: the labels are as annotators gave them; every client's level is the share of wrong labels "
-    "in the whole data set.",
+NOISE_MODELS.add(
+    NoiseModel(
+        name="human",
+        params=HumanParams,
+        apply=apply_human,
+        summary="labels from human annotators, read from a file (CIFAR-10N)",
+        convention="CIFAR-10N: labels are those of the annotators. The noise level of every client "
+        "is the fraction of wrong labels in the whole dataset.",
+    )
 )

@@ -1,27 +1,27 @@
-"""No noise: every label as the data set gives it."""
-
-from dataclasses import dataclass
+"""No label noise."""
 
 import numpy as np
 
-from .base import NoiseModel
+from methods.core.params import NoParams
+from noise.base import NOISE_MODELS, NoiseModel
 
 
-@dataclass(frozen=True)
-class NoneParams:
-    """Nothing to choose."""
-
-
-def draw(
-    labels: np.ndarray, parts: list[np.ndarray], num_classes: int, seed: int, params: NoneParams
+def apply_none(
+    labels: np.ndarray,
+    client_indices: list[np.ndarray],
+    num_classes: int,
+    seed: int,
+    params: NoParams,
 ) -> tuple[np.ndarray, np.ndarray]:
-    return labels.copy(), np.zeros(len(parts))
+    return labels.copy(), np.zeros(len(client_indices))
 
 
-MODEL = NoiseModel(
-    name="none",
-    params=NoneParams,
-    function=draw,
-    one_line="labels as the data set gives them",
-    convention="No label is changed.",
+NOISE_MODELS.add(
+    NoiseModel(
+        name="none",
+        params=NoParams,
+        apply=apply_none,
+        summary="clean labels",
+        convention="No label is changed.",
+    )
 )

@@ -1,47 +1,53 @@
-"""Pairwise flips with exact counts, as LSG makes them on the pooled data set: y becomes (y + direction) mod C.
+"""Pairwise noise with exact counts, as in LSG: y becomes (y + direction) mod C.
 
-LSG and FedLSR move to the class before (direction -1); Co-teaching (Han et al., NeurIPS 2018) moves to the class after.
+LSG and FedLSR use the previous class (direction -1). Co-teaching (Han et al., NeurIPS 2018) uses
+the next class.
 """
 
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from .base import NoiseModel, check, check_rate, generator, pick_exactly
+from methods.core.params import Fraction, parameters
+from noise.base import (
+    NOISE_MODELS,
+    NoiseModel,
+    class_members,
+    make_rng,
+    require_two_classes,
+    sample_exact_fraction,
+)
 
 
-@dataclass(frozen=True)
+@parameters
 class PairwiseParams:
-    epsilon: float  # share of wrong labels
-    direction: int = -1  # step to the neighbour class
-
-    def __post_init__(self) -> None:
-        check_rate("epsilon", self.epsilon)
-        is_step = type(self.direction) is int and self.direction in (-1, 1)
-        check("direction", self.direction, is_step, "-1 or 1")
+    epsilon: Fraction  # fraction of wrong labels
+    direction: Literal[-1, 1] = -1  # offset of the wrong class
 
 
-def draw(
-    labels: np.ndarray, parts: list[np.ndarray], num_classes: int, seed: int, params: PairwiseParams
+def apply_pairwise(
+    labels: np.ndarray,
+    client_indices: list[np.ndarray],
+    num_classes: int,
+    seed: int,
+    params: PairwiseParams,
 ) -> tuple[np.ndarray, np.ndarray]:
-    check(
-        "epsilon",
-        params.epsilon,
-        num_classes > 1 or params.epsilon == 0,
-        "0 where there is one class only",
+    require_two_classes(params.epsilon, num_classes)
+    rng = make_rng(seed, "pairwise")
+    flipped = sample_exact_fraction(class_members(labels, num_classes), params.epsilon, rng)
+    given = labels.copy()
+    given[flipped] = (labels[flipped] + params.direction) % num_classes
+    return given, np.full(len(client_indices), params.epsilon)
+
+
+NOISE_MODELS.add(
+    NoiseModel(
+        name="pairwise",
+        params=PairwiseParams,
+        apply=apply_pairwise,
+        summary="exact fraction epsilon of each class moved to the adjacent class",
+        convention="LSG: epsilon is the exact fraction of wrong labels in each class of the whole "
+        "dataset. All wrong labels of a class are in the adjacent class (the previous one, or the "
+        "next one if direction is 1).",
     )
-    groups = [np.flatnonzero(labels == label) for label in range(num_classes)]
-    hit = pick_exactly(groups, params.epsilon, generator(seed, "pairwise"))
-    result = labels.copy()
-    result[hit] = (labels[hit] + params.direction) % num_classes
-    return result, np.full(len(parts), float(params.epsilon))
-
-
-MODEL = NoiseModel(
-    name="pairwise",
-    params=PairwiseParams,
-    function=draw,
-    one_line="an exact share epsilon of each class moved to its neighbour class",
-    convention="LSG: epsilon is the exact share of wrong labels per class of the pooled data set, all of them in one "
-    "neighbour class (the class before, unless direction is +1).",
 )

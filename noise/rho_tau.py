@@ -1,68 +1,68 @@
-"""FedCorr's noise model (Xu et al., CVPR 2022, section 3.1): clients differ in their level.
+"""Client-dependent noise of FedCorr (Xu et al., CVPR 2022, section 3.1).
 
-A client is noisy with probability rho; its level mu_k is then uniform in [tau, 1]. Each of its samples is hit with
-probability mu_k, independently, and a hit label is replaced by a uniform draw that may be the true class again.
+A client is noisy with probability rho. The noise level mu_k of a noisy client is uniform in
+[tau, 1]. Each of its labels is replaced with probability mu_k, independently, by a class drawn
+uniformly, which may be the true class.
 
-plain     own random streams, independent of the partition.
-official  the released code: legacy generator restarted with the partition's seed, samples in the order of the parts.
+Forms:
+- plain: random streams that are independent of the partition.
+- official: the official code. A legacy generator is seeded with the partition's seed, and samples
+  are processed in the order of the client indices.
 
-Deviation: the released code draws replacement labels among the classes 0 to 9 on every data set, the paper among all.
-The default is the paper's; `classes=10` gives the released behaviour on CIFAR-100.
+Deviations:
+1. The official code draws replacement labels from the classes 0 to 9 for every dataset, the paper
+   from all classes. The default follows the paper; `classes=10` gives the behavior of the official
+   code on CIFAR-100.
 """
 
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from .base import NoiseModel, check, check_disjoint, check_rate, generator
+from methods.core.errors import invalid
+from methods.core.params import Fraction, PositiveInt, parameters
+from noise.base import NOISE_MODELS, NoiseModel, make_rng, require_disjoint
 
-FORMS = ("plain", "official")
 
-
-@dataclass(frozen=True)
+@parameters
 class RhoTauParams:
-    rho: float  # system noise level: probability that a client is noisy
-    tau: float  # lower bound of a noisy client's level
-    classes: int | None = (
-        None  # replacement labels are drawn from 0 .. classes - 1; None: all classes of the data set
-    )
-    form: str = "plain"
-
-    def __post_init__(self) -> None:
-        check_rate("rho", self.rho)
-        check_rate("tau", self.tau)
-        is_count = self.classes is None or (type(self.classes) is int and self.classes >= 1)
-        check("classes", self.classes, is_count, "null or an integer of at least 1")
-        check("form", self.form, self.form in FORMS, f"one of {', '.join(FORMS)}")
+    rho: Fraction  # system noise level, probability that a client is noisy
+    tau: Fraction  # lower bound of the noise level of a noisy client
+    classes: PositiveInt | None = None  # number of replacement classes; null: all
+    form: Literal["plain", "official"] = "plain"  # implementation variant
 
 
-def draw(
-    labels: np.ndarray, parts: list[np.ndarray], num_classes: int, seed: int, params: RhoTauParams
+def apply_rho_tau(
+    labels: np.ndarray,
+    client_indices: list[np.ndarray],
+    num_classes: int,
+    seed: int,
+    params: RhoTauParams,
 ) -> tuple[np.ndarray, np.ndarray]:
     classes = num_classes if params.classes is None else params.classes
-    check(
-        "classes",
-        params.classes,
-        classes <= num_classes,
-        f"null or at most {num_classes}, as the data set has",
-    )
-    check_disjoint("name", "rho_tau", parts, len(labels))
-    rng = np.random.RandomState(seed) if params.form == "official" else generator(seed, "rho_tau")
-    noisy = rng.binomial(1, params.rho, len(parts))
-    level = noisy * ((1 - params.tau) * rng.random(len(parts)) + params.tau)
-    result = labels.copy()
+    if classes > num_classes:
+        raise invalid("noise.classes", classes, f"null or at most {num_classes}")
+    require_disjoint("noise=rho_tau", client_indices)
+    rng = np.random.RandomState(seed) if params.form == "official" else make_rng(seed, "rho_tau")
+    integers = rng.randint if isinstance(rng, np.random.RandomState) else rng.integers
+    num_clients = len(client_indices)
+    is_noisy = rng.binomial(1, params.rho, num_clients)
+    level = is_noisy * ((1 - params.tau) * rng.random(num_clients) + params.tau)
+    given = labels.copy()
     for client in np.flatnonzero(level > 0):
-        hit = parts[client][rng.random(len(parts[client])) <= level[client]]
-        integers = rng.randint if isinstance(rng, np.random.RandomState) else rng.integers
-        result[hit] = integers(0, classes, len(hit))
-    return result, level
+        indices = client_indices[client]
+        replaced = indices[rng.random(len(indices)) <= level[client]]
+        given[replaced] = integers(0, classes, len(replaced))
+    return given, level
 
 
-MODEL = NoiseModel(
-    name="rho_tau",
-    params=RhoTauParams,
-    function=draw,
-    one_line="FedCorr's: a client is noisy with probability rho, its level uniform between tau and 1",
-    convention="FedCorr: a level is the chance that a label is redrawn uniformly, the true class included, so the "
-    "share of wrong labels is about level * (1 - 1/C).",
+NOISE_MODELS.add(
+    NoiseModel(
+        name="rho_tau",
+        params=RhoTauParams,
+        apply=apply_rho_tau,
+        summary="FedCorr: a client is noisy with probability rho, its level is uniform in [tau, 1]",
+        convention="FedCorr: a noise level is the probability that a label is redrawn uniformly "
+        "from all classes, so the fraction of wrong labels is about level * (1 - 1/C).",
+    )
 )

@@ -1,61 +1,63 @@
-"""Symmetric flips with exact counts: a chosen sample gets one of the C - 1 other classes, uniformly.
+"""Symmetric noise with exact counts: a selected sample gets one of the C - 1 other classes.
 
-global  LSG and FedLSR: exactly int(n_c * epsilon) samples of each class of the pooled data set, whatever the partition.
-client  RoFL: exactly int(n_k * epsilon) samples of each client, so that all clients have the same rate.
+Scopes:
+- global: LSG and FedLSR. Exactly int(n_c * epsilon) samples of each class of the dataset,
+  independent of the partition.
+- client: RoFL. Exactly int(n_k * epsilon) samples of each client, so all clients have one rate.
 """
 
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from .base import NoiseModel, check, check_disjoint, check_rate, generator, pick_exactly
+from methods.core.params import Fraction, parameters
+from noise.base import (
+    NOISE_MODELS,
+    NoiseModel,
+    class_members,
+    make_rng,
+    require_disjoint,
+    require_two_classes,
+    sample_exact_fraction,
+)
 
-SCOPES = ("global", "client")
 
-
-@dataclass(frozen=True)
+@parameters
 class SymmetricParams:
-    epsilon: float  # share of wrong labels
-    scope: str = "global"  # where the share is exact
-
-    def __post_init__(self) -> None:
-        check_rate("epsilon", self.epsilon)
-        check("scope", self.scope, self.scope in SCOPES, f"one of {', '.join(SCOPES)}")
+    epsilon: Fraction  # fraction of wrong labels
+    scope: Literal["global", "client"] = "global"  # where the fraction is exact
 
 
-def draw(
+def apply_symmetric(
     labels: np.ndarray,
-    parts: list[np.ndarray],
+    client_indices: list[np.ndarray],
     num_classes: int,
     seed: int,
     params: SymmetricParams,
 ) -> tuple[np.ndarray, np.ndarray]:
-    check(
-        "epsilon",
-        params.epsilon,
-        num_classes > 1 or params.epsilon == 0,
-        "0 where there is one class only",
-    )
-    rng = generator(seed, "symmetric")
+    require_two_classes(params.epsilon, num_classes)
+    rng = make_rng(seed, "symmetric")
+    groups = class_members(labels, num_classes)
     if params.scope == "client":
-        check_disjoint("scope", params.scope, parts, len(labels))
-        groups = parts
-    else:
-        groups = [np.flatnonzero(labels == label) for label in range(num_classes)]
-    hit = pick_exactly(groups, params.epsilon, rng)
-    result = labels.copy()
-    if len(hit):
-        # One shift per sample of the data set, hit or not: a sample's wrong label does not depend on epsilon.
-        shift = rng.integers(1, num_classes, len(labels))
-        result[hit] = (labels[hit] + shift[hit]) % num_classes
-    return result, np.full(len(parts), float(params.epsilon))
+        require_disjoint("noise.scope=client", client_indices)
+        groups = client_indices
+    flipped = sample_exact_fraction(groups, params.epsilon, rng)
+    given = labels.copy()
+    if len(flipped):
+        # One offset per sample of the dataset, so that a wrong label does not depend on epsilon.
+        offsets = rng.integers(1, num_classes, len(labels))
+        given[flipped] = (labels[flipped] + offsets[flipped]) % num_classes
+    return given, np.full(len(client_indices), params.epsilon)
 
 
-MODEL = NoiseModel(
-    name="symmetric",
-    params=SymmetricParams,
-    function=draw,
-    one_line="an exact share epsilon of labels moved to another class, uniformly",
-    convention="LSG (scope global) and RoFL (scope client): epsilon is the exact share of wrong labels, per class of "
-    "the pooled data set or per client; the true class is never drawn.",
+NOISE_MODELS.add(
+    NoiseModel(
+        name="symmetric",
+        params=SymmetricParams,
+        apply=apply_symmetric,
+        summary="exact fraction epsilon of labels moved to another class, uniformly",
+        convention="LSG (scope global) and RoFL (scope client): epsilon is the exact fraction of "
+        "wrong labels, per class of the whole dataset or per client. The true class is never "
+        "drawn.",
+    )
 )

@@ -1,47 +1,42 @@
-"""All samples on one client: the setting of the centralized rows in FedCorr's Table 2."""
-
-from dataclasses import dataclass
+"""All samples on one client, as in the centralized rows of FedCorr's Table 2."""
 
 import numpy as np
 
-from .base import Scheme, check, is_integer
-from .iid import IidParams
-from .iid import split as split_iid
+from methods.core.errors import invalid
+from methods.core.params import PositiveInt, parameters
+from partition.base import PARTITIONERS, Partitioner
+from partition.iid import IidParams, partition_iid
 
 
-@dataclass(frozen=True)
+@parameters
 class CentralizedParams:
-    noise_clients: int = 100  # noise is drawn on an IID federation of this many clients and then pooled, as FedCorr's reference rows do
-
-    def __post_init__(self) -> None:
-        value = self.noise_clients
-        check("noise_clients", value, is_integer(value) and value >= 1, "an integer of at least 1")
+    noise_clients: PositiveInt = 100  # clients of the IID federation to which noise is applied
 
 
-def split(
+def partition_centralized(
     labels: np.ndarray, num_clients: int, seed: int, params: CentralizedParams
 ) -> list[np.ndarray]:
-    check("num_clients", num_clients, num_clients == 1, "1 for the centralized partition")
+    if num_clients != 1:
+        raise invalid("federation.num_clients", num_clients, "1 for partition=centralized")
     return [np.arange(len(labels))]
 
 
-def noise_parts(labels: np.ndarray, seed: int, params: CentralizedParams) -> list[np.ndarray]:
-    most = len(labels)
-    check(
-        "noise_clients",
-        params.noise_clients,
-        params.noise_clients <= most,
-        f"at most {most}, the samples there are",
+def clients_for_noise(labels: np.ndarray, seed: int, params: CentralizedParams) -> list[np.ndarray]:
+    """Clients of an IID federation. Their noisy samples are pooled, as in FedCorr."""
+    if params.noise_clients > len(labels):
+        expected = f"at most {len(labels)}, the number of samples"
+        raise invalid("partition.noise_clients", params.noise_clients, expected)
+    return partition_iid(labels, params.noise_clients, seed, IidParams())
+
+
+PARTITIONERS.add(
+    Partitioner(
+        name="centralized",
+        params=CentralizedParams,
+        partition=partition_centralized,
+        summary="all samples on one client",
+        disjoint=True,
+        uses_all_samples=True,
+        clients_for_noise=clients_for_noise,
     )
-    return split_iid(labels, params.noise_clients, seed, IidParams())
-
-
-SCHEME = Scheme(
-    name="centralized",
-    params=CentralizedParams,
-    function=split,
-    one_line="all samples on one client",
-    disjoint=True,
-    covering=True,
-    noise_parts=noise_parts,
 )

@@ -1,66 +1,60 @@
-"""Label skew by a Dirichlet distribution over clients (Hsu et al., 2019; Li et al., "NIID-Bench", ICDE 2022).
+"""Label skew by a Dirichlet distribution (Hsu et al., 2019; NIID-Bench, Li et al., ICDE 2022).
 
-Each class is cut among all clients in proportions q_j ~ Dirichlet(alpha). Draws in which a client has fewer than
-min_size samples are rejected; after a bounded number of draws that is an error: a small alpha can make it hopeless.
+Each class is divided among all clients in proportions q_j ~ Dirichlet(alpha). Draws in which a
+client has fewer than min_size samples are rejected. After MAX_REDRAWS draws that is an error.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 
-from .base import MAX_REDRAWS, PartitionError, Scheme, check, deal, generator, is_integer, is_number
-from .base import dirichlet as draw_shares
+from methods.core.errors import UserError, invalid
+from methods.core.params import Positive, PositiveInt, parameters
+from partition.base import (
+    MAX_REDRAWS,
+    PARTITIONERS,
+    Partitioner,
+    assign_samples,
+    make_rng,
+    sample_dirichlet,
+)
 
 
-@dataclass(frozen=True)
+@parameters
 class DirichletParams:
-    alpha: float  # concentration: the smaller, the fewer classes dominate a client
-    min_size: int = 1  # samples that every client has at least
-
-    def __post_init__(self) -> None:
-        check(
-            "alpha",
-            self.alpha,
-            is_number(self.alpha) and 0 < self.alpha < np.inf,
-            "a finite number above 0",
-        )
-        check(
-            "min_size",
-            self.min_size,
-            is_integer(self.min_size) and self.min_size >= 1,
-            "an integer of at least 1",
-        )
+    alpha: Positive  # concentration; smaller values give more skew
+    min_size: PositiveInt = 1  # minimum number of samples of a client
 
 
-def split(
+def partition_dirichlet(
     labels: np.ndarray, num_clients: int, seed: int, params: DirichletParams
 ) -> list[np.ndarray]:
-    most = len(labels) // num_clients
-    check(
-        "min_size",
-        params.min_size,
-        params.min_size <= most,
-        f"at most {most}, the samples per client",
-    )
-    rng = generator(seed, "dirichlet")
-    _, sizes = np.unique(labels, return_counts=True)
+    limit = len(labels) // num_clients
+    if params.min_size > limit:
+        expected = f"at most {limit}, the samples per client"
+        raise invalid("partition.min_size", params.min_size, expected)
+    rng = make_rng(seed, "dirichlet")
+    _, class_sizes = np.unique(labels, return_counts=True)
     for _ in range(MAX_REDRAWS):
-        shares = np.stack([draw_shares(rng, params.alpha, num_clients) for _ in sizes])
-        cuts = (np.cumsum(shares, axis=1)[:, :-1] * sizes[:, None]).astype(np.int64)
-        counts = np.diff(cuts, axis=1, prepend=0, append=sizes[:, None])
+        fractions = np.stack(
+            [sample_dirichlet(rng, params.alpha, num_clients) for _ in class_sizes]
+        )
+        cuts = (np.cumsum(fractions, axis=1)[:, :-1] * class_sizes[:, None]).astype(np.int64)
+        counts = np.diff(cuts, axis=1, prepend=0, append=class_sizes[:, None])
         if counts.sum(axis=0).min() >= params.min_size:
-            return deal(labels, counts, rng)
-    raise PartitionError(
-        f"partition.alpha={params.alpha}, partition.min_size={params.min_size}: none of {MAX_REDRAWS} draws gave each "
-        f"of {num_clients} clients that many samples; must be a larger alpha, a smaller min_size or fewer clients"
+            return assign_samples(labels, counts, rng)
+    raise UserError(
+        f"cannot partition with partition.alpha={params.alpha}: a client has fewer than "
+        f"partition.min_size={params.min_size} samples in each of {MAX_REDRAWS} draws; increase "
+        "alpha, or reduce min_size or federation.num_clients"
     )
 
 
-SCHEME = Scheme(
-    name="dirichlet",
-    params=DirichletParams,
-    function=split,
-    one_line="every class cut among all clients in Dirichlet(alpha) proportions, with a smallest client size",
-    disjoint=True,
-    covering=True,
+PARTITIONERS.add(
+    Partitioner(
+        name="dirichlet",
+        params=DirichletParams,
+        partition=partition_dirichlet,
+        summary="each class divided among all clients in Dirichlet(alpha) proportions",
+        disjoint=True,
+        uses_all_samples=True,
+    )
 )

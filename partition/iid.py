@@ -1,57 +1,58 @@
-"""IID partitions: every client's samples come from the same distribution.
+"""IID partitions: all clients sample from the same distribution.
 
-plain       one random permutation cut into nearly equal pieces; every sample is used.
-official    FedCorr's released code (Xu et al., CVPR 2022, section 3.1): clients draw in turn from what is left; the
-            samples that remain when num_clients does not divide the data set belong to nobody.
-stratified  LSG: each class is permuted and cut into nearly equal pieces, one per client, so that all clients have the
-            same class counts up to one sample (lower ids get the extra ones).
+Forms:
+- plain: one random permutation, split into nearly equal parts. All samples are used.
+- official: the official code of FedCorr (Xu et al., CVPR 2022, section 3.1). Clients sample in
+  turn from the remaining samples. The remainder of samples / clients is not assigned to any client.
+- stratified: LSG. Each class is permuted and split into nearly equal parts, one per client. All
+  clients have the same class counts up to one sample; clients with lower ids get the extra ones.
 """
 
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from .base import Scheme, check, deal, generator
+from methods.core.params import parameters
+from partition.base import PARTITIONERS, Partitioner, assign_samples, make_rng
 
-FORMS = ("plain", "official", "stratified")
 
-
-@dataclass(frozen=True)
+@parameters
 class IidParams:
-    form: str = "plain"  # which of the three, see above
-
-    def __post_init__(self) -> None:
-        check("form", self.form, self.form in FORMS, f"one of {', '.join(FORMS)}")
+    form: Literal["plain", "official", "stratified"] = "plain"  # implementation variant
 
 
-def split(labels: np.ndarray, num_clients: int, seed: int, params: IidParams) -> list[np.ndarray]:
+def partition_iid(
+    labels: np.ndarray, num_clients: int, seed: int, params: IidParams
+) -> list[np.ndarray]:
     if params.form == "official":
-        return split_official(len(labels), num_clients, seed)
-    rng = generator(seed, "iid")
+        return _partition_official(len(labels), num_clients, seed)
+    rng = make_rng(seed, "iid")
     if params.form == "stratified":
-        _, sizes = np.unique(labels, return_counts=True)
-        share, extra = np.divmod(sizes[:, None], num_clients)
-        return deal(labels, share + (np.arange(num_clients) < extra), rng)
+        _, class_sizes = np.unique(labels, return_counts=True)
+        base, extra = np.divmod(class_sizes[:, None], num_clients)
+        return assign_samples(labels, base + (np.arange(num_clients) < extra), rng)
     return np.array_split(rng.permutation(len(labels)), num_clients)
 
 
-def split_official(num_samples: int, num_clients: int, seed: int) -> list[np.ndarray]:
-    """The released draw order. Pool and clients are Python sets there; later draws depend on their iteration order."""
+def _partition_official(num_samples: int, num_clients: int, seed: int) -> list[np.ndarray]:
+    """Random draws of the official code. They depend on the iteration order of Python sets."""
     rng = np.random.RandomState(seed)
     pool = list(range(num_samples))
-    parts = []
+    client_indices = []
     for _ in range(num_clients):
         chosen = set(rng.choice(pool, num_samples // num_clients, replace=False).tolist())
         pool = list(set(pool) - chosen)
-        parts.append(np.array(list(chosen), dtype=np.int64))
-    return parts
+        client_indices.append(np.array(list(chosen), dtype=np.int64))
+    return client_indices
 
 
-SCHEME = Scheme(
-    name="iid",
-    params=IidParams,
-    function=split,
-    one_line="even random split: by permutation, as FedCorr's code (left-overs dropped), or class by class as LSG",
-    disjoint=True,
-    covering=False,  # the official form drops up to num_clients - 1 samples
+PARTITIONERS.add(
+    Partitioner(
+        name="iid",
+        params=IidParams,
+        partition=partition_iid,
+        summary="equal random parts: permutation, official code of FedCorr, or per class (LSG)",
+        disjoint=True,
+        uses_all_samples=False,  # form=official drops up to num_clients - 1 samples
+    )
 )

@@ -220,9 +220,11 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
         dataset=_choice(raw, "dataset", {info.name: info.params for info in data.DATASETS.all()}),
         model=_model(raw),
         partition=_choice(
-            raw, "partition", {name: scheme.params for name, scheme in partition.SCHEMES.items()}
+            raw, "partition", {entry.name: entry.params for entry in partition.PARTITIONERS.all()}
         ),
-        noise=_choice(raw, "noise", {name: model.params for name, model in noise.MODELS.items()}),
+        noise=_choice(
+            raw, "noise", {model.name: model.params for model in noise.NOISE_MODELS.all()}
+        ),
         method=_choice(raw, "method", {info.name: info.params for info in registry.list_methods()}),
         train=section(TrainParams, train, "train"),
         compile=compiled,

@@ -65,32 +65,19 @@ class Scenario:
 
 
 def build_scenario(config: RunConfig, dataset: Dataset) -> Scenario:
-    """Partition on the clean labels, then noise. An impossible pair is one line."""
-    labels = dataset.train_labels
-    try:
-        parts = partition.make(
-            config.partition.name,
-            labels,
-            config.federation.num_clients,
-            config.seed,
-            config.partition.params,
-        )
-        noisy_for = partition.noise_parts(
-            config.partition.name, labels, parts, config.seed, config.partition.params
-        )
-        record = noise.apply(
-            config.noise.name,
-            labels,
-            noisy_for,
-            dataset.num_classes,
-            config.seed,
-            config.noise.params,
-        )
-        if noisy_for is not parts:
-            record = noise.pool(record, labels, parts, dataset.num_classes)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    return Scenario(parts, labels, record, dataset.num_classes)
+    """Partition the training samples by their clean labels, then apply label noise."""
+    labels, num_classes, seed = dataset.train_labels, dataset.num_classes, config.seed
+    name, params = config.partition.name, config.partition.params
+    client_indices = partition.partition_labels(
+        name, labels, config.federation.num_clients, seed, params
+    )
+    noise_clients = partition.clients_for_noise(name, labels, client_indices, seed, params)
+    record = noise.apply_noise(
+        config.noise.name, labels, noise_clients, num_classes, seed, config.noise.params
+    )
+    if noise_clients is not client_indices:
+        record = noise.pool_noise_record(record, labels, client_indices, num_classes)
+    return Scenario(client_indices, labels, record, num_classes)
 
 
 def describe(config: RunConfig, world: Scenario) -> list[Any]:

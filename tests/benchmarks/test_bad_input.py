@@ -12,7 +12,7 @@ MISTAKES = {
     # keys
     "nose.rho=0.4": ["nose.rho is not a key", "did you mean noise?"],
     "noise.roh=0.4": ["noise.roh is not a key", "did you mean rho?", "legal: name, rho, tau"],
-    "+noise.roh=0.4": ["noise.roh is not a key", "did you mean rho?", "legal: rho, tau"],
+    "+noise.roh=0.4": ["unknown key noise.roh", "did you mean rho?", "available: rho, tau"],
     "+colour=red": ["colour is not a key of the configuration", "legal: seed, scale, dataset"],
     "train.lr.decay=1": ["train.lr.decay is not a key", "train.lr is a value"],
     "method=fedprox method.mue=1": ["method.mue is not a key", "did you mean mu?"],
@@ -21,7 +21,7 @@ MISTAKES = {
     "hydra.verbos=true": ["hydra.verbos is not a key", "did you mean verbose?"],
     "~seed=1": ["seed is missing"],
     "~noise=rho_tau": ["noise is missing", "legal: a configuration with all of"],
-    "~noise.rho=0.6": ["noise.rho is missing", "legal: a number"],
+    "~noise.rho=0.6": ["missing noise.rho", "set noise.rho=VALUE"],
     # entries of a group
     "method=fedavgg": ["method=fedavgg is not legal", "legal: arfl, coteaching,"],
     "method.name=fedavgg": ["method='fedavgg' is not legal", "legal: arfl, coteaching,"],
@@ -87,10 +87,10 @@ MISTAKES = {
         "executor.workers='many' is not legal",
         "legal: auto, or at least 1",
     ],
-    "noise.rho=1.2": ["noise.rho=1.2", "must be a number in [0, 1]"],
-    "noise.rho=-0.1": ["noise.rho=-0.1", "must be a number in [0, 1]"],
-    "noise.rho=[0.1,0.2]": ["noise.rho=[0.1, 0.2] is not legal", "legal: a number"],
-    "noise.rho=null": ["noise.rho=None is not legal", "legal: a number"],
+    "noise.rho=1.2": ["invalid noise.rho=1.2", "expected a number in [0, 1]"],
+    "noise.rho=-0.1": ["invalid noise.rho=-0.1", "expected a number in [0, 1]"],
+    "noise.rho=[0.1,0.2]": ["invalid noise.rho=[0.1, 0.2]", "expected a number"],
+    "noise.rho=null": ["invalid noise.rho=null", "expected a number"],
     "noise.rho=${noise.rhoo}": ["noise.rho", "'noise.rhoo' not found", "legal: "],
     "method=fedprox method.mu=-1": ["method.mu=-1.0 is not legal", "legal: at least 0"],
     "method=fedprox method.form=cubed": [
@@ -121,7 +121,7 @@ MISTAKES = {
     "+model.depth=3": ["unknown key model.depth: available: none"],
     "federation.num_clients=2000": [
         "federation.num_clients=2000",
-        "must be an integer in [1, 1437]",
+        "expected an integer in [1, 1437]",
     ],
     "federation.clients_per_round=9": [
         "federation.clients_per_round=9 is not legal",
@@ -131,16 +131,16 @@ MISTAKES = {
         "budget.participations=3 is less than one round",
         "legal: at least federation.clients_per_round=4",
     ],
-    "partition=centralized": ["federation.num_clients=8", "must be 1"],
+    "partition=centralized": ["federation.num_clients=8", "expected 1"],
     "partition=classes_per_client partition.classes=11": [
         "partition.classes=11",
-        "must be at most 10",
+        "expected at most 10",
     ],
     "partition=classes_per_client": [
-        "noise.name='rho_tau'",
-        "must be combined with disjoint clients",
+        "cannot apply noise=rho_tau",
+        "choose a partition with disjoint clients",
     ],
-    "noise.classes=11": ["noise.classes=11", "must be null or at most 10"],
+    "noise.classes=11": ["noise.classes=11", "expected null or at most 10"],
     "noise=human": ["noise.path is missing", "legal: noise.path=VALUE"],
     "method=poc method.d=3": [
         "method.d=3 is not legal",

@@ -23,7 +23,9 @@ PARTS = [np.array([0, 1, 2]), np.array([3, 4, 5]), np.array([6]), np.array([7, 8
 
 @pytest.fixture
 def scenario() -> Scenario:
-    record = noise.record(CLEAN, GIVEN, np.array([0.0, 0.7, 0.0, 0.5]), PARTS, 3, "by hand")
+    record = noise.make_noise_record(
+        CLEAN, GIVEN, np.array([0.0, 0.7, 0.0, 0.5]), PARTS, 3, "by hand"
+    )
     return Scenario(PARTS, CLEAN, record, 3)
 
 
@@ -78,7 +80,9 @@ def test_auroc_counts_ties_half(scenario: Scenario) -> None:
 
 
 def test_auroc_needs_both_kinds(scenario: Scenario) -> None:
-    clean = Scenario(PARTS, CLEAN, noise.record(CLEAN, CLEAN, np.zeros(4), PARTS, 3, "none"), 3)
+    clean = Scenario(
+        PARTS, CLEAN, noise.make_noise_record(CLEAN, CLEAN, np.zeros(4), PARTS, 3, "none"), 3
+    )
     assert diagnostics.client_scores(Diagnosis(client_scores=np.arange(4)), clean) == {}
 
 
@@ -179,6 +183,8 @@ def test_all_scores_together(scenario: Scenario) -> None:
 
 def test_samples_without_a_client_are_not_held() -> None:
     held = diagnostics.held(
-        Scenario(PARTS, CLEAN, noise.record(CLEAN, GIVEN, np.zeros(4), PARTS, 3, "by hand"), 3)
+        Scenario(
+            PARTS, CLEAN, noise.make_noise_record(CLEAN, GIVEN, np.zeros(4), PARTS, 3, "by hand"), 3
+        )
     )
     assert held.tolist() == [True] * 9 + [False]

@@ -28,7 +28,7 @@ from benchmarks.loop.runner import Run
 from methods.core import registry
 from methods.core.contract import DivergenceError, NoParams, Reply
 from methods.fedavg import FedAvg
-from partition.base import Scheme
+from partition.base import Partitioner
 from partition.iid import IidParams
 
 METHODS = registry.list_methods()
@@ -103,11 +103,12 @@ def awkward_clients(
 
 @pytest.fixture(scope="module", autouse=True)
 def awkward_federation() -> Iterator[None]:
-    partition.SCHEMES["awkward"] = Scheme(
-        "awkward", IidParams, awkward_clients, "hand-made", disjoint=True, covering=False
+    partitioner = Partitioner(
+        "awkward", IidParams, awkward_clients, "made by hand", disjoint=True, uses_all_samples=False
     )
-    yield
-    del partition.SCHEMES["awkward"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(partition.PARTITIONERS._components, "awkward", partitioner)
+        yield
 
 
 @pytest.fixture(scope="module")

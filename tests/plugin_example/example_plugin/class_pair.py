@@ -1,0 +1,39 @@
+"""Label noise between two classes, as a noise model of another package."""
+
+import numpy as np
+
+from methods.core.errors import invalid
+from methods.core.params import Fraction, NonNegativeInt, parameters
+from noise.base import NOISE_MODELS, NoiseModel, make_rng
+
+
+@parameters
+class ClassPairParams:
+    epsilon: Fraction = 0.2  # probability that a label of the source class is wrong
+    source: NonNegativeInt = 0
+    target: NonNegativeInt = 1
+
+
+def apply_class_pair(
+    labels: np.ndarray,
+    client_indices: list[np.ndarray],
+    num_classes: int,
+    seed: int,
+    params: ClassPairParams,
+) -> tuple[np.ndarray, np.ndarray]:
+    if max(params.source, params.target) >= num_classes:
+        raise invalid("noise.target", params.target, f"classes from 0 to {num_classes - 1}")
+    is_selected = make_rng(seed, "class_pair").random(len(labels)) < params.epsilon
+    given = np.where(is_selected & (labels == params.source), params.target, labels)
+    return given, np.full(len(client_indices), params.epsilon)
+
+
+NOISE_MODELS.add(
+    NoiseModel(
+        name="class_pair",
+        params=ClassPairParams,
+        apply=apply_class_pair,
+        summary="labels of one class moved to another with probability epsilon",
+        convention="Example: epsilon is the probability of a wrong label in the source class.",
+    )
+)
