@@ -58,7 +58,7 @@ def sample_dirichlet(
 ) -> np.ndarray:
     """Sample a symmetric Dirichlet distribution. Raise if floats cannot represent it."""
     fractions = rng.dirichlet(np.full(size, alpha))
-    if not (fractions <= 1).all():  # NaN, or above 1
+    if not np.isclose(fractions.sum(), 1) or fractions.max() > 1:  # NaN gives True
         raise UserError(
             f"cannot partition with partition.alpha={alpha}: the Dirichlet distribution of {size} "
             "clients cannot be sampled in floating point; choose a less extreme value"

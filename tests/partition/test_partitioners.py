@@ -12,6 +12,7 @@ from strategies import valid_params
 from methods.core.errors import UserError
 from methods.core.params import build_params
 from partition import PARTITIONERS, clients_for_noise, partition_labels
+from partition.base import sample_dirichlet
 from partition.bernoulli_dirichlet import BernoulliDirichletParams
 from partition.centralized import CentralizedParams
 from partition.classes_per_client import ClassesPerClientParams
@@ -343,6 +344,14 @@ def test_dirichlet_redraws_are_bounded() -> None:
         partition_labels(
             "dirichlet", balanced(50000), 100, 1, DirichletParams(alpha=0.05, min_size=100)
         )
+
+
+@pytest.mark.parametrize(("alpha", "size"), [(1e-300, 10), (1e308, 10), (1.7e308, 1)])
+def test_extreme_alpha_is_an_error(alpha: float, size: int) -> None:
+    with pytest.raises(
+        UserError, match=r"^cannot partition with partition\.alpha=.* in floating p"
+    ):
+        sample_dirichlet(np.random.RandomState(0), alpha, size)
 
 
 def test_shards_limit_the_classes_of_a_client() -> None:
