@@ -1,1 +1,55 @@
-"""Methods: one file per method, behind the contract of `methods.core`."""
+"""Methods, one file per method. This module is the public interface for method authors.
+
+    from methods import FedAvg, NonNegative, parameters, register
+
+Names are imported on first use, so that `methods.core.errors` and `methods.core.params` do not
+import torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from methods.core import training
+    from methods.core.contract import (
+        Batch,
+        Client,
+        ClientPool,
+        Diagnosis,
+        LocalTask,
+        Method,
+        Payload,
+        Reply,
+        RoundContext,
+        ServerState,
+        TaskSpec,
+    )
+    from methods.core.errors import UserError, invalid
+    from methods.core.flat_model import FlatModel
+    from methods.core.params import (
+        Fraction,
+        NonNegative,
+        NonNegativeInt,
+        Positive,
+        PositiveInt,
+        ProperFraction,
+        parameters,
+    )
+    from methods.core.registry import register
+    from methods.fedavg import FedAvg
+
+__all__ = ["Batch", "Client", "ClientPool", "Diagnosis", "FedAvg", "FlatModel", "Fraction"]
+__all__ += ["LocalTask", "Method", "NonNegative", "NonNegativeInt", "Payload", "Positive"]
+__all__ += ["PositiveInt", "ProperFraction", "Reply", "RoundContext", "ServerState", "TaskSpec"]
+__all__ += ["UserError", "invalid", "parameters", "register", "training"]
+
+_SOURCES = ("core.params", "core.errors", "core.contract", "core.registry", "fedavg")
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for source in _SOURCES:
+            module = importlib.import_module(f"methods.{source}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

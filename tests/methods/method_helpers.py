@@ -1,10 +1,11 @@
-"""Helpers to call the client-side hooks of a method without a runner."""
+"""Helpers to call the hooks of a method without a whole run."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
+from benchmarks.loop.runner import Run
 from methods.core.contract import Client, LocalTask, Method, Payload, Reply, RoundContext
 
 
@@ -28,3 +29,11 @@ def run_local_update(
 ) -> Reply:
     """The reply of one local update."""
     return method.local_update(make_task(client, models, ctx, shared))
+
+
+def train_cohort(run: Run) -> list[Reply]:
+    """The replies of the cohort of the current round."""
+    method, pool = run.method, run.fleet
+    ctx = run.context(str(method.stage(run.round)))
+    cohort = method.select_clients(pool, ctx)
+    return pool.run_task(cohort, method.local_update, method.payload, ctx, participation=True)

@@ -1,77 +1,57 @@
-"""ARFL as a method: its aggregation is tested in test_aggregators.py."""
+"""ARFL as a method. Its aggregation function is tested in test_aggregators.py."""
 
 import numpy as np
-import pytest
 import torch
+from method_helpers import run_local_update, train_cohort
 
 from methods.arfl import ARFL, ARFLParams
+from methods.toolkit.aggregation import residual_reweighting
 
 
-class Broken(ARFL):
-    """Client 3 sends back NaN."""
+class NanARFL(ARFL):
+    """ARFL with a client 3 that returns NaN."""
 
-    def local_update(self, client, payload, ctx):
-        reply = super().local_update(client, payload, ctx)
-        if client.id == 3:
+    def local_update(self, task):
+        reply = super().local_update(task)
+        if task.client.id == 3:
             reply.models["model"][5] = float("nan")
         return reply
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("confidence_interval", 0.0), ("delta", -0.1), ("delta", 1.5)]
-)
-def test_illegal_values_are_named(name, value):
-    with pytest.raises(ValueError, match=f"method.{name}={value} is not legal; legal: "):
-        ARFLParams(**{name: value})
-
-
-def test_combine_ignores_sizes_and_changes_nothing(open_run):
+def test_aggregation_is_independent_of_sizes_and_keeps_its_input(open_run):
     method = open_run("method=arfl").method
     matrix = torch.randn(5, 40, generator=torch.Generator().manual_seed(0))
     before = matrix.clone()
-    first = method.combine(matrix, np.array([0.96, 0.01, 0.01, 0.01, 0.01]))
-    assert torch.equal(first, method.combine(matrix, np.full(5, 0.2)))
+    first = method.aggregate_models(matrix, np.array([0.96, 0.01, 0.01, 0.01, 0.01]))
+    assert torch.equal(first, method.aggregate_models(matrix, np.full(5, 0.2)))
     assert torch.equal(matrix, before)
 
 
-def test_a_model_with_nan_is_left_out(open_run):
+def test_model_with_nan_is_skipped(open_run):
     run = open_run("method=arfl", "federation.clients_per_round=8")
-    run.executor._workshop.method = Broken(run.method.params)
-    ctx = run.context("train")
-    replies = run.fleet.ask(
-        run.method.select(run.fleet, ctx),
-        run.method.local_update,
-        run.method.payload,
-        ctx,
-        participation=True,
-    )
+    run.executor._workshop.method = NanARFL(run.method.params)
+    replies = train_cohort(run)
     assert [reply.client_id for reply in replies] == [0, 1, 2, 4, 5, 6, 7]
-    run.method.aggregate(replies, ctx)
+    run.method.aggregate(replies, run.context("train"))
     assert run.fleet.meter.dropped_models == 1
-    assert torch.isfinite(run.method.models["model"]).all()
+    assert torch.isfinite(run.method.state.models["model"]).all()
 
 
-def test_a_run_in_which_every_model_explodes_keeps_the_old_one(open_run):
-    """Every reply is NaN or Inf, none is left to aggregate, the run goes on with the model it had."""
+def test_rounds_without_finite_models_keep_the_global_model(open_run):
     run = open_run("method=arfl", "train.lr=1e30", "budget.participations=8")
     run.loop()
     assert run.fleet.meter.dropped_models == run.fleet.meter.participations == 8
-    assert torch.equal(run.method.models["model"], run.fleet.initial_weights())
+    assert torch.equal(run.method.state.models["model"], run.fleet.initial_weights())
 
 
-def test_a_noisy_minority_gets_less_weight(make_client, make_ctx, initial_vector):
-    """Two of six clients have random labels: after training their models weigh less than every clean one's."""
-    from methods.core.contract import Payload
-    from methods.toolkit.aggregation import residual_reweighting
-
+def test_noisy_minority_gets_smaller_weights(make_client, make_ctx, initial_vector):
+    """Two of six clients have random labels."""
     rng, models = np.random.default_rng(0), []
     for k in range(6):
-        client = make_client(
-            num_samples=200, client_id=k, labels=rng.integers(0, 10, 200) if k < 2 else None
-        )
-        reply = ARFL(ARFLParams()).local_update(
-            client, Payload({"model": initial_vector}, {}), make_ctx(local_epochs=3, lr=0.05)
-        )
+        labels = rng.integers(0, 10, 200) if k < 2 else None
+        client = make_client(num_samples=200, client_id=k, labels=labels)
+        ctx = make_ctx(local_epochs=3, lr=0.05)
+        reply = run_local_update(ARFL(ARFLParams()), client, initial_vector, ctx)
         models.append(reply.models["model"])
     weights = residual_reweighting(torch.stack(models), 2.0, 0.1, 10**9).weights
     assert weights[:2].max() < weights[2:].min()

@@ -1,124 +1,98 @@
-"""FedLSR: its loss of two views by hand, the entropy's two forms, and that the second view is a view of the same images."""
+"""FedLSR: the loss of two views by hand, the forms of the entropy and the second view."""
 
 import math
 
 import pytest
 import torch
+from method_helpers import run_local_update
 
-from methods.core.contract import Payload
-from methods.fedlsr import FedLSR, FedLSRParams
+from methods.fedlsr import FedLSR, FedLSRParams, prediction_entropy, two_view_loss
 
 LN3 = math.log(3)
+DEFAULTS = FedLSRParams()
 
 
-def visit(client, ctx, vector, **params):
-    return (
-        FedLSR(FedLSRParams(**params))
-        .local_update(client, Payload({"model": vector}, {}), ctx)
-        .models["model"]
-    )
+def update(client, ctx, vector, **params):
+    """Parameter vector after a local update."""
+    return run_local_update(FedLSR(FedLSRParams(**params)), client, vector, ctx).models["model"]
 
 
 def test_loss_of_two_views_by_hand():
-    """Logits (ln 3, 0) and (0, ln 3): p = (3/4, 1/4) and (1/4, 3/4). Mixed with m = 1: p^2 renormalised is (9/10, 1/10); label 0: ln(1 + e^-0.8).
+    """Logits (ln 3, 0) and (0, ln 3): p = (3/4, 1/4) and (1/4, 3/4).
 
-    At T = 1/3 the views are (27/28, 1/28) and its mirror, their mean is uniform, so JS = ln 2 - H(1/28) = 0.6931 - 0.1540 a sample, halved over 2
-    classes. With m = 1/2 the mixture is uniform and the supervised term ln 2.
+    With m = 1, p^2 normalized is (9/10, 1/10): ln(1 + e^-0.8) for label 0. With m = 1/2 the mixed
+    prediction is uniform: ln 2. At T = 1/3 the views are (27/28, 1/28) and (1/28, 27/28), so
+    JS = ln 2 - H(1/28), divided by two classes.
     """
-    first, second, labels = (
-        torch.tensor([[LN3, 0.0]]),
-        torch.tensor([[0.0, LN3]]),
-        torch.tensor([0]),
-    )
-    method = FedLSR(FedLSRParams())
+    views, labels = (torch.tensor([[LN3, 0.0]]), torch.tensor([[0.0, LN3]])), torch.tensor([0])
     entropy = -(27 / 28 * math.log(27 / 28) + 1 / 28 * math.log(1 / 28))
-    assert method.two_view_loss(first, second, labels, mix=1.0, weight=0.0).item() == pytest.approx(
-        math.log(1 + math.exp(-0.8))
-    )
-    assert method.two_view_loss(first, second, labels, mix=0.5, weight=0.4).item() == pytest.approx(
-        math.log(2) + 0.4 * (math.log(2) - entropy) / 2, rel=1e-5
-    )
+    first_only = two_view_loss(*views, labels, 1.0, 0.0, DEFAULTS).item()
+    assert first_only == pytest.approx(math.log(1 + math.exp(-0.8)))
+    mixed = two_view_loss(*views, labels, 0.5, 0.4, DEFAULTS).item()
+    assert mixed == pytest.approx(math.log(2) + 0.4 * (math.log(2) - entropy) / 2, rel=1e-5)
 
 
-def test_views_that_agree_cost_nothing_more():
+def test_equal_views_have_no_divergence():
     logits, labels = torch.randn(4, 10, generator=torch.Generator().manual_seed(5)), torch.arange(4)
-    method = FedLSR(FedLSRParams())
-    alone = method.two_view_loss(logits, logits, labels, mix=0.3, weight=0.0)
-    assert torch.allclose(method.two_view_loss(logits, logits, labels, mix=0.3, weight=5.0), alone)
-
-
-def test_agreement_pulls_both_views():
-    first, second = (
-        torch.tensor([[0.5, 0.0]], requires_grad=True),
-        torch.tensor([[0.0, 0.5]], requires_grad=True),
+    without, weighted = (
+        two_view_loss(logits, logits, labels, 0.3, weight, DEFAULTS) for weight in (0.0, 5.0)
     )
-    method = FedLSR(FedLSRParams())
-    difference = method.two_view_loss(
-        first, second, torch.tensor([0]), 0.5, 1.0
-    ) - method.two_view_loss(first, second, torch.tensor([0]), 0.5, 0.0)
-    difference.backward()
+    assert torch.allclose(weighted, without)
+
+
+def test_divergence_has_gradients_for_both_views():
+    first = torch.tensor([[0.5, 0.0]], requires_grad=True)
+    second = torch.tensor([[0.0, 0.5]], requires_grad=True)
+    without, weighted = (
+        two_view_loss(first, second, torch.tensor([0]), 0.5, weight, DEFAULTS)
+        for weight in (0.0, 1.0)
+    )
+    (weighted - without).backward()
     assert first.grad[0, 0] > 0 > second.grad[0, 0]
 
 
-def test_entropy_forms():
-    """Fixed: entropies of (3/4, 1/4) and of uniform, averaged. Code: softmax of the clamped probabilities of the first view alone.
+def test_fixed_entropy():
+    """Mean of the entropies of (3/4, 1/4) and of the uniform distribution."""
+    value = prediction_entropy(torch.tensor([[LN3, 0.0]]), torch.zeros(1, 2), DEFAULTS).item()
+    assert value == pytest.approx((0.562335 + math.log(2)) / 2, rel=1e-5)
 
-    For 10 classes the code's form spans only 2.2288 (a sure model: entropy of softmax(1, 0, ..., 0)) to ln 10 = 2.3026.
+
+def test_entropy_of_the_released_code():
+    """Entropy of a softmax of the first view's probabilities.
+
+    With 10 classes it is between 2.2288 (confident, softmax(1, 0, ..., 0)) and ln 10 = 2.3026.
     """
-    first, second = torch.tensor([[LN3, 0.0]]), torch.zeros(1, 2)
-    fixed = FedLSR(FedLSRParams(lambda_e=1.0)).prediction_entropy(first, second).item()
-    assert fixed == pytest.approx((0.562335 + math.log(2)) / 2, rel=1e-5)
-    code = FedLSR(FedLSRParams(lambda_e=1.0, entropy_form="code")).prediction_entropy
-    sure, unsure = torch.tensor([[100.0] + [0.0] * 9]), torch.zeros(1, 10)
+    params = FedLSRParams(entropy_form="code")
+    confident, uniform = torch.tensor([[100.0] + [0.0] * 9]), torch.zeros(1, 10)
     p = math.e / (math.e + 9)
-    assert (
-        code(sure, unsure).item()
-        == pytest.approx(-p * math.log(p) - (1 - p) * math.log((1 - p) / 9), rel=1e-4)
-        == pytest.approx(2.2288, abs=1e-3)
-    )
-    assert code(unsure, sure).item() == pytest.approx(math.log(10), rel=1e-5)
+    expected = -p * math.log(p) - (1 - p) * math.log((1 - p) / 9)
+    assert expected == pytest.approx(2.2288, abs=1e-3)
+    found = prediction_entropy(confident, uniform, params).item()
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert prediction_entropy(uniform, confident, params).item() == pytest.approx(math.log(10))
 
 
-def test_second_view_costs_one_scoring_pass_and_is_reproducible(
-    make_client, make_ctx, initial_vector
-):
+def test_second_view_is_counted_as_scored_and_reproducible(make_client, make_ctx, initial_vector):
     ctx = make_ctx(round=7, local_epochs=2, lr=0.1)
     client = make_client(num_samples=25)
-    moved = visit(client, ctx, initial_vector)
+    vector = update(client, ctx, initial_vector)
     assert (client.samples_trained, client.samples_scored) == (50, 50)
-    assert torch.equal(moved, visit(make_client(num_samples=25), ctx, initial_vector))
-    assert not torch.equal(
-        moved, visit(make_client(num_samples=25), ctx, initial_vector, gamma=4.0)
-    ), "after warm-up gamma matters"
+    assert torch.equal(vector, update(make_client(num_samples=25), ctx, initial_vector))
 
 
-def test_first_round_has_no_agreement_term(make_client, make_ctx, initial_vector):
-    ctx = make_ctx(round=0, lr=0.1)
-    assert torch.equal(
-        visit(make_client(), ctx, initial_vector),
-        visit(make_client(), ctx, initial_vector, gamma=4.0),
-    )
+@pytest.mark.parametrize(("round", "has_effect"), [(0, False), (7, True)])
+def test_gamma_has_an_effect_after_the_first_round(
+    make_client, make_ctx, initial_vector, round, has_effect
+):
+    ctx = make_ctx(round=round, lr=0.1)
+    small, large = (update(make_client(), ctx, initial_vector, gamma=g) for g in (0.4, 4.0))
+    assert torch.equal(small, large) != has_effect
 
 
-@pytest.mark.parametrize("params", [{"lambda_e": 0.6}, {"lambda_e": 0.6, "entropy_form": "code"}])
-def test_entropy_term_trains(params, make_client, make_ctx, initial_vector):
+@pytest.mark.parametrize("form", ["fixed", "code"])
+def test_entropy_term_changes_training(form, make_client, make_ctx, initial_vector):
     ctx = make_ctx(round=7, lr=0.1)
-    with_entropy = visit(make_client(labels=[3]), ctx, initial_vector, **params)
-    assert torch.isfinite(with_entropy).all()
-    assert not torch.equal(with_entropy, visit(make_client(labels=[3]), ctx, initial_vector))
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("entropy_form", "both"),
-        ("gamma", -1.0),
-        ("lambda_e", -1.0),
-        ("temperature", 0.0),
-        ("sharpen_temperature", 0.0),
-        ("warmup_rounds", -0.1),
-    ],
-)
-def test_illegal_parameters_are_named(key, value):
-    with pytest.raises(ValueError, match=rf"^method\.{key}=.* is not legal; legal: "):
-        FedLSRParams(**{key: value})
+    without = update(make_client(labels=[3]), ctx, initial_vector)
+    vector = update(make_client(labels=[3]), ctx, initial_vector, lambda_e=0.6, entropy_form=form)
+    assert torch.isfinite(vector).all()
+    assert not torch.equal(vector, without)

@@ -1,49 +1,47 @@
-"""What lasts through a visit, and networks on batches of one."""
+"""Local training: epochs of the trainer, models that are not trained, and batches of one sample."""
 
 import pytest
 import torch
+from method_helpers import make_task
 from torch import Tensor, nn
 
 from benchmarks.models.base import BatchNorm
 from methods.core import training
-from methods.core.contract import Payload
 from methods.core.flat_model import FlatModel
 from methods.core.registry import build
 from methods.toolkit.losses import cross_entropy
 
 
-def test_epochs_one_by_one_equal_train(make_client, make_ctx, initial_vector):
-    """Momentum and streams go on from epoch to epoch."""
+def test_epochs_of_a_trainer_equal_train(make_client, make_ctx, initial_vector):
+    """Momentum and random streams continue from epoch to epoch."""
     ctx = make_ctx(local_epochs=3, momentum=0.9, lr=0.02)
-    first, second = make_client(), make_client()
-    whole, parts = first.network(initial_vector), second.network(initial_vector)
-    training.train(first, [whole], lambda batch: cross_entropy(whole(batch.x), batch.y), ctx)
-    trainer = training.Trainer(second, [parts], ctx)
+    tasks = [make_task(make_client(), initial_vector, ctx) for _ in range(2)]
+    first, second = (task.load_models()["model"] for task in tasks)
+    training.train(tasks[0], [first], lambda batch: cross_entropy(first(batch.x), batch.y))
+    trainer = training.Trainer(tasks[1], [second])
     for epoch in range(3):
-        trainer.epoch(lambda batch: cross_entropy(parts(batch.x), batch.y), epoch)
-    assert torch.equal(whole.vector, parts.vector)
+        trainer.epoch(lambda batch: cross_entropy(second(batch.x), batch.y), epoch)
+    assert torch.equal(first.vector, second.vector)
 
 
-def test_networks_that_rest_are_in_evaluation_mode_and_do_not_move(
-    make_client, make_ctx, initial_vector
-):
-    """Although weight decay and momentum would move a network without a gradient."""
-    client, ctx = make_client(), make_ctx(momentum=0.9, weight_decay=0.1)
-    a, b = client.network(initial_vector), client.network(initial_vector)
-    trainer = training.Trainer(client, [a, b], ctx)
+def test_other_models_are_in_evaluation_mode_and_unchanged(make_client, make_ctx, initial_vector):
+    """Weight decay and momentum would change a model without a gradient."""
+    ctx = make_ctx(momentum=0.9, weight_decay=0.1)
+    task = make_task(make_client(), {"a": initial_vector, "b": initial_vector}, ctx)
+    a, b = task.load_models().values()
     modes = []
 
     def loss(batch):
         modes.append((a.module.training, b.module.training))
         return cross_entropy(a(batch.x), batch.y)
 
-    trainer.epoch(loss, nets=[a])
+    training.Trainer(task, [a, b]).epoch(loss, models=[a])
     assert set(modes) == {(True, False)}
     assert torch.equal(b.vector, initial_vector) and not torch.equal(a.vector, initial_vector)
 
 
-class Normalised(nn.Module):
-    """Our batch normalisation over maps of a single pixel, as at the end of cnn9 on 28x28 images."""
+class NormalizedCNN(nn.Module):
+    """Batch normalization over maps of one pixel, as at the end of cnn9 with 28x28 images."""
 
     feature_dim = 6
 
@@ -59,15 +57,6 @@ class Normalised(nn.Module):
         return self.head(self.features(x))
 
 
-def test_one_image_uses_the_running_statistics():
-    net = FlatModel(Normalised()).train()
-    before = net.vector.clone()
-    x = torch.rand(1, 1, 8, 8)
-    alone = net(x)
-    assert torch.equal(net.vector, before)
-    assert torch.equal(alone, net.eval()(x))
-
-
 @pytest.mark.parametrize(
     ("name", "stage", "params"),
     [
@@ -79,15 +68,12 @@ def test_one_image_uses_the_running_statistics():
     ],
 )
 @pytest.mark.parametrize("num_samples", [1, 11])
-def test_last_batch_of_one_with_batch_normalisation(
-    make_client, make_ctx, name, stage, params, num_samples
-):
-    """11 samples in batches of 10."""
+def test_batch_of_one_with_batch_norm(make_client, make_ctx, name, stage, params, num_samples):
+    """With 11 samples and batches of 10, the last batch has one sample."""
     client = make_client(num_samples=num_samples)
-    client.network = lambda vector: FlatModel(Normalised()).load(vector)
+    client.load_model = lambda vector: FlatModel(NormalizedCNN()).load(vector)
     method = build(name, params)
-    vectors = {model: FlatModel(Normalised()).vector for model in method.model_names}
-    reply = method.local_update(
-        client, Payload(vectors, {"centroids": torch.zeros(10, 6)}), make_ctx(stage=stage)
-    )
+    vectors = {model: FlatModel(NormalizedCNN()).vector for model in method.model_names}
+    shared = {"centroids": torch.zeros(10, 6)}
+    reply = method.local_update(make_task(client, vectors, make_ctx(stage=stage), shared))
     assert all(torch.isfinite(vector).all() for vector in reply.models.values())

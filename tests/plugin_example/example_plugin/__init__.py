@@ -1,1 +1,5 @@
-"""A package of somebody else's with one method. The suite finds it by its entry point, and its YAML by hydra.searchpath=[pkg://example_plugin.conf]."""
+"""Example of another package with a method.
+
+The suite finds the method by its entry point, and its YAML file by
+`hydra.searchpath=[pkg://example_plugin.conf]`.
+"""

@@ -1,42 +1,35 @@
-"""Norm clipping (Sun et al., 2019), as a method that does not live in the suite."""
-
-from dataclasses import dataclass
-from typing import ClassVar
+"""Norm clipping (Sun et al., 2019): a method in a package outside the suite."""
 
 import numpy as np
 from torch import Tensor
 
-from methods.core.registry import register
-from methods.fedavg import FedAvg
+from methods import FedAvg, NonNegative, parameters, register
 
 
-@dataclass(frozen=True)
+@parameters
 class NormClippingParams:
-    limit: float = 1.0  # M, largest norm of a client's update; 0: none
-
-    def __post_init__(self) -> None:
-        if self.limit < 0:
-            raise ValueError(f"method.limit={self.limit} is not legal; legal: at least 0")
+    limit: NonNegative = 1.0  # M, maximum norm of a client's update; 0: no limit
 
 
 @register(family="aggregation", paper="Sun et al., arXiv:1911.07963")
 class NormClipping(FedAvg):
-    """FedAvg whose server shortens every client's update to a largest norm.
+    """FedAvg with client updates that are scaled down to a maximum norm.
 
-    Deviations: the paper adds noise to the sum for differential privacy; here nothing is added.
+    Deviations:
+
+    1. The paper adds noise to the sum for differential privacy. Here no noise is added.
     """
 
     name = "norm_clipping"
     Params = NormClippingParams
     params: NormClippingParams
-    fedavg_equivalent_params: ClassVar = {"limit": 0.0}
+    fedavg_equivalent_params = {"limit": 0.0}
 
-    def combine(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
+    def aggregate_models(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
         if not self.params.limit:
-            return super().combine(matrix, weights)
-        before = self.models["model"]
-        updates = matrix - before
-        shorter = updates * (
-            self.params.limit / updates.norm(dim=1, keepdim=True).clamp_min(1e-12)
-        ).clamp_max(1)
-        return before + super().combine(shorter, weights)
+            return super().aggregate_models(matrix, weights)
+        current = self.state.models["model"]
+        updates = matrix - current
+        norms = updates.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        scales = (self.params.limit / norms).clamp_max(1)
+        return current + super().aggregate_models(updates * scales, weights)

@@ -1,1 +1,1 @@
-"""Hydra finds configuration inside packages only."""
+"""Configuration directory. It is a package because Hydra searches in packages."""
