@@ -68,7 +68,7 @@ def require_two_classes(epsilon: float, num_classes: int) -> None:
 
 
 def require_disjoint(option: str, client_indices: list[np.ndarray]) -> None:
-    """Raise if a sample occurs twice. It has one label, so its noise cannot depend on the client."""
+    """Raise if a sample occurs twice. A sample has one label, so its noise needs one client."""
     joined = np.concatenate(client_indices)
     if repeated := len(joined) - len(np.unique(joined)):
         raise UserError(

@@ -1,0 +1,1 @@
+"""Federated scenarios: data partition and label noise of a run."""

@@ -1,4 +1,4 @@
-"""Label noise between two classes, as a noise model of another package."""
+"""Label noise between two classes: an external noise model."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Clients of different sizes (NIID-Bench, Li et al., ICDE 2022), as a partitioner of another package."""
+"""Clients of different sizes (NIID-Bench, Li et al., ICDE 2022): an external partitioner."""
 
 import numpy as np
 

@@ -1,0 +1,96 @@
+"""Tables and a figure of a scenario."""
+
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from benchmarks.config.schema import RunConfig
+from benchmarks.scenario.scenario import Scenario
+
+MAX_CLIENTS = 100  # clients shown in the figure
+MAX_CLASSES = 20  # classes whose counts and ticks are shown
+
+
+def scenario_tables(config: RunConfig, scenario: Scenario) -> list[Table]:
+    """Tables for the terminal: the scenario, and one row per client."""
+    rates, sizes = scenario.noise.client_rate, scenario.client_sizes
+    is_noisy = scenario.noise.client_level > 0
+    overview = Table(show_header=False, box=None, padding=(0, 2))
+    overview.add_row("scenario", f"{scenario_title(config)}, hash {scenario.hash}")
+    overview.add_row("noise convention", scenario.noise.convention)
+    overview.add_row("clients", f"{scenario.num_clients}, of which {int(is_noisy.sum())} noisy")
+    overview.add_row(
+        "samples per client",
+        f"{sizes.min()} to {sizes.max()}, total {int(sizes.sum())}",
+    )
+    overview.add_row(
+        "noise rate",
+        f"{100 * scenario.noise_rate:.2f} % overall, maximum {100 * rates.max():.1f} %",
+    )
+    clients = Table("client", "samples", "classes", "noise level", "noise rate, %")
+    clients.add_column("samples per class (clean)")
+    clients.add_column("samples per class (given)")
+    clean_counts = scenario.class_counts(scenario.clean_labels)
+    given_counts = scenario.class_counts(scenario.noise.labels)
+    for k, (clean, given) in enumerate(zip(clean_counts, given_counts, strict=True)):
+        clients.add_row(
+            str(k),
+            str(sizes[k]),
+            str(np.count_nonzero(clean)),
+            f"{scenario.noise.client_level[k]:.3f}" if is_noisy[k] else "-",
+            f"{100 * rates[k]:.1f}",
+            _format_counts(clean),
+            _format_counts(given),
+        )
+    return [overview, clients]
+
+
+def scenario_title(config: RunConfig) -> str:
+    """Dataset, partition, noise model and seed."""
+    names = (config.dataset.name, config.partition.name, config.noise.name)
+    return f"{', '.join(names)}, seed {config.seed}"
+
+
+def plot_scenario(scenario: Scenario, path: Path, title: str) -> None:
+    """Plot class counts of the clients as bubbles, and their noise rates as colors and bars."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    shown = min(scenario.num_clients, MAX_CLIENTS)
+    rates = scenario.noise.client_rate[:shown]
+    counts = scenario.class_counts(scenario.clean_labels)[:shown]
+    figure, (bubbles, bars) = pyplot.subplots(
+        nrows=2,
+        figsize=(max(6.0, 0.13 * shown + 2), 6),
+        height_ratios=(3, 1),
+        sharex=True,
+        layout="constrained",
+    )
+    clients, classes = np.nonzero(counts)
+    points = bubbles.scatter(
+        clients,
+        classes,
+        s=120 * counts[clients, classes] / counts.max(),
+        c=rates[clients],
+        cmap="viridis_r",
+        vmin=0,
+        vmax=1,
+        linewidths=0.3,
+        edgecolors="black",
+    )
+    figure.colorbar(points, ax=bubbles, label="noise rate of the client")
+    bubbles.set(ylabel="true class", title=title, ylim=(-0.7, scenario.num_classes - 0.3))
+    if scenario.num_classes <= MAX_CLASSES:
+        bubbles.set_yticks(range(scenario.num_classes))
+    bars.bar(range(shown), 100 * rates, color="#3b528b", width=0.8)
+    excerpt = f" (first {shown} of {scenario.num_clients})" if shown < scenario.num_clients else ""
+    bars.set(xlabel=f"client{excerpt}", ylabel="noise rate, %", ylim=(0, 100), xlim=(-1, shown))
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def _format_counts(counts: np.ndarray) -> str:
+    return " ".join(map(str, counts)) if len(counts) <= MAX_CLASSES else f"{len(counts)} classes"
