@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Diagnosis,
         LocalTask,
         Method,
+        Models,
         Payload,
         Reply,
         RoundContext,
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from methods.fedavg import FedAvg
 
 __all__ = ["Batch", "Client", "ClientPool", "Diagnosis", "FedAvg", "FlatModel", "Fraction"]
-__all__ += ["LocalTask", "Method", "NonNegative", "NonNegativeInt", "Payload", "Positive"]
-__all__ += ["PositiveInt", "ProperFraction", "Reply", "RoundContext", "ServerState", "TaskSpec"]
-__all__ += ["UserError", "invalid", "parameters", "register", "training"]
+__all__ += ["LocalTask", "Method", "Models", "NonNegative", "NonNegativeInt", "Payload"]
+__all__ += ["Positive", "PositiveInt", "ProperFraction", "Reply", "RoundContext"]
+__all__ += ["ServerState", "TaskSpec", "UserError", "invalid", "parameters", "register", "training"]
 
 _SOURCES = ("core.params", "core.errors", "core.contract", "core.registry", "fedavg")
 

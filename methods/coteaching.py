@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from methods.core.contract import Batch, ClientPool, Diagnosis, LocalTask
-from methods.core.flat_model import FlatModel
+from methods.core.contract import Batch, ClientPool, Diagnosis, LocalTask, Models
 from methods.core.params import Fraction, ProperFraction, parameters
 from methods.core.registry import register
 from methods.fedavg import FedAvg
@@ -62,12 +61,12 @@ class Coteaching(FedAvg):
 
     # Client side
 
-    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+    def start_local_update(self, models: Models, task: LocalTask) -> None:
         length = rounds_from_fraction(self.params.ramp_rounds, task.ctx.spec)
         task.local.rate = forget_rate(task.ctx.round, length, self.params.forget_rate)
         task.local.selected = torch.zeros(task.client.num_samples, dtype=torch.bool)
 
-    def joint_loss(self, models: Mapping[str, FlatModel], batch: Batch, task: LocalTask) -> Tensor:
+    def joint_loss(self, models: Models, batch: Batch, task: LocalTask) -> Tensor:
         losses_a, losses_b = (
             cross_entropy(model(batch.x), batch.y, reduction="none") for model in models.values()
         )
@@ -78,9 +77,7 @@ class Coteaching(FedAvg):
         # Each term has gradients for one model only, because the selection has none.
         return losses_a[selected_b].mean() + losses_b[selected_a].mean()
 
-    def finish_local_update(
-        self, models: Mapping[str, FlatModel], task: LocalTask
-    ) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         task.client.state["picked"] = task.local.selected
         return {}
 

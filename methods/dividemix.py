@@ -1,7 +1,7 @@
 """DivideMix (Li et al., ICLR 2020), run locally on every client after FedAvg warm-up rounds."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from methods.core.contract import (
     ClientPool,
     Diagnosis,
     LocalTask,
+    Models,
     Reply,
     RoundContext,
 )
@@ -94,7 +95,7 @@ class DivideMix(WarmupMethod):
 
     # Client side
 
-    def predict(self, models: Mapping[str, FlatModel], x: Tensor) -> Tensor:
+    def predict(self, models: Models, x: Tensor) -> Tensor:
         """Average the logits: same argmax as the paper's sum, less extreme probabilities."""
         return torch.stack([model(x) for model in models.values()]).mean(0).softmax(1)
 

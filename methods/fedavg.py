@@ -14,6 +14,7 @@ from methods.core.contract import (
     Diagnosis,
     LocalTask,
     Method,
+    Models,
     Payload,
     Reply,
     RoundContext,
@@ -118,13 +119,13 @@ class FedAvg(Method):
         values = self.finish_local_update(models, task)
         return task.client.reply({name: model.vector for name, model in models.items()}, **values)
 
-    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+    def start_local_update(self, models: Models, task: LocalTask) -> None:
         pass
 
     def train_options(self, task: LocalTask) -> Mapping[str, Any]:
         return {}
 
-    def joint_loss(self, models: Mapping[str, FlatModel], batch: Batch, task: LocalTask) -> Tensor:
+    def joint_loss(self, models: Models, batch: Batch, task: LocalTask) -> Tensor:
         losses = [self.batch_loss(model, batch, task) for model in models.values()]
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
@@ -137,11 +138,9 @@ class FedAvg(Method):
     def after_epoch(self, epoch: int, task: LocalTask) -> None:
         pass
 
-    def finish_local_update(
-        self, models: Mapping[str, FlatModel], task: LocalTask
-    ) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         return {}
 
-    def predict(self, models: Mapping[str, FlatModel], x: Tensor) -> Tensor:
+    def predict(self, models: Models, x: Tensor) -> Tensor:
         """The mean of the models' probabilities."""
         return torch.stack([model(x).softmax(1) for model in models.values()]).mean(0)

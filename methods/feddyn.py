@@ -12,6 +12,7 @@ from methods.core.contract import (
     ClientPool,
     Diagnosis,
     LocalTask,
+    Models,
     Reply,
     RoundContext,
     ServerState,
@@ -94,7 +95,7 @@ class FedDyn(FedAvg):
 
     # Client side
 
-    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+    def start_local_update(self, models: Models, task: LocalTask) -> None:
         theta, alpha = models["model"].weights, self.params.alpha
         local_alpha = alpha * task.payload.shared["mean_samples"] / task.client.num_samples
         g = task.client.state.get("g", torch.zeros_like(theta))
@@ -109,8 +110,6 @@ class FedDyn(FedAvg):
     def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
         model.grad.add_(model.weights, alpha=task.local.alpha)
 
-    def finish_local_update(
-        self, models: Mapping[str, FlatModel], task: LocalTask
-    ) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         task.client.state["g"] = task.local.g - self.params.alpha * models["model"].drift
         return {}

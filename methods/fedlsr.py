@@ -1,11 +1,10 @@
 """FedLSR: local self-regularization with two views (Jiang et al., CIKM 2022)."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 from torch import Tensor
 
-from methods.core.contract import Batch, LocalTask
+from methods.core.contract import Batch, LocalTask, Models
 from methods.core.flat_model import FlatModel
 from methods.core.params import Fraction, NonNegative, Positive, parameters
 from methods.core.registry import register
@@ -51,7 +50,7 @@ class FedLSR(FedAvg):
     Params = FedLSRParams
     params: FedLSRParams
 
-    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+    def start_local_update(self, models: Models, task: LocalTask) -> None:
         warmup = rounds_from_fraction(self.params.warmup_rounds, task.ctx.spec)
         task.local.weight = self.params.gamma * ramp(task.ctx.round, warmup)
         task.local.view_generator = task.generator("second_view")

@@ -7,7 +7,7 @@ import torch
 from pydantic import model_validator
 from torch import Tensor
 
-from methods.core.contract import Batch, ClientPool, LocalTask, RoundContext, TaskSpec
+from methods.core.contract import Batch, ClientPool, LocalTask, Models, RoundContext, TaskSpec
 from methods.core.errors import invalid
 from methods.core.flat_model import FlatModel
 from methods.core.params import Fraction, NonNegative, PositiveInt, parameters
@@ -88,7 +88,7 @@ class JointOpt(WarmupMethod):
 
     # Client side
 
-    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+    def start_local_update(self, models: Models, task: LocalTask) -> None:
         if task.ctx.stage != "joint":
             return
         client, local = task.client, task.local
@@ -128,9 +128,7 @@ class JointOpt(WarmupMethod):
             mean = local.predictions[: local.count].mean(0)
             task.client.labels = mean if self.params.labels == "soft" else mean.argmax(1)
 
-    def finish_local_update(
-        self, models: Mapping[str, FlatModel], task: LocalTask
-    ) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         if task.ctx.stage == "joint":
             task.client.state.update(count=task.local.count, predictions=task.local.predictions)
         return {}

@@ -8,7 +8,7 @@ import torch
 from pydantic import model_validator
 from torch import Tensor
 
-from methods.core.contract import Batch, ClientPool, Diagnosis, LocalTask
+from methods.core.contract import Batch, ClientPool, Diagnosis, LocalTask, Models
 from methods.core.errors import invalid
 from methods.core.flat_model import FlatModel
 from methods.core.params import Fraction, NonNegative, Positive, ProperFraction, parameters
@@ -81,7 +81,7 @@ class LSG(FedAvg):
     client_state_doc = "ensemble logits of each sample and the number of completed epochs"
     fedavg_equivalent_params = {"sharpening": False, "distillation": "none"}
 
-    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+    def start_local_update(self, models: Models, task: LocalTask) -> None:
         params, client, round = self.params, task.client, task.ctx.round
         warmup = rounds_from_fraction(params.warmup_rounds, task.ctx.spec)
         delayed = params.sharpen_after_warmup and round < warmup
@@ -114,9 +114,7 @@ class LSG(FedAvg):
         )
         return loss
 
-    def finish_local_update(
-        self, models: Mapping[str, FlatModel], task: LocalTask
-    ) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         if self.params.distillation != "none":
             epochs = task.local.epochs_before + task.ctx.train.local_epochs
             task.client.state.update(ensemble=task.local.ensemble, epochs=epochs)

@@ -14,6 +14,7 @@ from methods.core.contract import (
     ClientPool,
     Diagnosis,
     LocalTask,
+    Models,
     Reply,
     RoundContext,
     ServerState,
@@ -94,7 +95,7 @@ class RoFL(FedAvg):
 
     # Client side
 
-    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+    def start_local_update(self, models: Models, task: LocalTask) -> None:
         params, client, ctx, local = self.params, task.client, task.ctx, task.local
         start = rounds_from_fraction(params.pseudo_label_start, ctx.spec)
         length = rounds_from_fraction(params.ramp_rounds, ctx.spec)
@@ -138,9 +139,7 @@ class RoFL(FedAvg):
         local.centroids = update_local_centroids(local.centroids, means)
         return loss
 
-    def finish_local_update(
-        self, models: Mapping[str, FlatModel], task: LocalTask
-    ) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         task.client.state.update(chosen=task.local.selected, targets=task.local.targets)
         return {"centroids": task.local.centroids}
 

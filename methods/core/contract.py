@@ -130,7 +130,7 @@ class Client(Protocol):
         epoch: int = 0,
         subset: Tensor | None = None,
     ) -> Iterator[Batch]:
-        """One shuffled epoch over all samples, or a subset of positions, in batches."""
+        """One shuffled epoch in batches, over all samples or the positions in `subset`."""
 
     def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply:
         """The reply to the server, with copies of the parameter vectors."""
@@ -159,6 +159,7 @@ class LocalTask:
         return {name: self.client.load_model(vector) for name, vector in vectors.items()}
 
 
+Models = Mapping[str, FlatModel]  # by name, as in `Method.model_names`
 TaskFunction = Callable[[LocalTask], Reply]
 PayloadFunction = Callable[[int, RoundContext], Payload]
 
@@ -175,9 +176,9 @@ class ClientPool(Protocol):
         task: TaskFunction,
         payload: PayloadFunction,
         ctx: RoundContext,
-        participation: bool = False,
+        participation: bool = False,  # True: counts against the budget
     ) -> list[Reply]:
-        """Run a client-side function of the method on each client, and return the replies."""
+        """Run a client-side function on each client. Replies are in the order of `ids`."""
 
     def initial_weights(self, index: int = 0) -> Tensor:
         """Initial parameter vector number `index`; the same for all methods of a seed."""
@@ -341,7 +342,7 @@ class Method(ABC):
         """
 
     @abstractmethod
-    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+    def start_local_update(self, models: Models, task: LocalTask) -> None:
         """Prepare the local update; store values in `task.local`.
 
         Side: client. Called by: `local_update`, before the first epoch. May read: parameters, task.
@@ -355,7 +356,7 @@ class Method(ABC):
         """
 
     @abstractmethod
-    def joint_loss(self, models: Mapping[str, FlatModel], batch: Batch, task: LocalTask) -> Tensor:
+    def joint_loss(self, models: Models, batch: Batch, task: LocalTask) -> Tensor:
         """Return the loss of all models on a batch; by default the sum of their `batch_loss`.
 
         Side: client. Called by: `local_update`. May read: parameters, task, batch.
@@ -383,16 +384,14 @@ class Method(ABC):
         """
 
     @abstractmethod
-    def finish_local_update(
-        self, models: Mapping[str, FlatModel], task: LocalTask
-    ) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         """Store client state and return the values of the reply, besides the models.
 
         Side: client. Called by: `local_update`, after the last epoch. May read: parameters, task.
         """
 
     @abstractmethod
-    def predict(self, models: Mapping[str, FlatModel], x: Tensor) -> Tensor:
+    def predict(self, models: Models, x: Tensor) -> Tensor:
         """Return class probabilities (n, classes) of models in evaluation mode.
 
         Side: client. Called by: the evaluation. May read: parameters.

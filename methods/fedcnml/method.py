@@ -14,6 +14,7 @@ from methods.core.contract import (
     ClientPool,
     Diagnosis,
     LocalTask,
+    Models,
     Payload,
     Reply,
     RoundContext,
@@ -21,7 +22,6 @@ from methods.core.contract import (
     TaskSpec,
 )
 from methods.core.errors import invalid
-from methods.core.flat_model import FlatModel
 from methods.core.registry import register
 from methods.fedavg import FedAvg
 from methods.fedcnml.params import FedCNMLParams, learning_rate, make_schedule
@@ -278,7 +278,7 @@ class FedCNML(FedAvg):
             task = replace(task, payload=Payload(models, task.payload.shared))
         return super().local_update(task)
 
-    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+    def start_local_update(self, models: Models, task: LocalTask) -> None:
         """Select the noisy samples of each model and their targets (eq. 9 and 10)."""
         if task.ctx.stage != "federation":
             return
@@ -303,7 +303,7 @@ class FedCNML(FedAvg):
             options["view"] = self.params.view
         return options
 
-    def joint_loss(self, models: Mapping[str, FlatModel], batch: Batch, task: LocalTask) -> Tensor:
+    def joint_loss(self, models: Models, batch: Batch, task: LocalTask) -> Tensor:
         """Cross-entropy with given or pseudo-labels, plus the triplet loss (eq. 9 to 15)."""
         if task.ctx.stage != "federation":
             return super().joint_loss(models, batch, task)
@@ -325,9 +325,7 @@ class FedCNML(FedAvg):
             losses.append((sample_weights(noisy[i], params.mean_over) * terms).sum())
         return torch.stack(losses).sum()
 
-    def finish_local_update(
-        self, models: Mapping[str, FlatModel], task: LocalTask
-    ) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         if task.ctx.stage != "federation":
             return {}
         return {"judged": task.local.judged, "active": task.local.active}

@@ -15,6 +15,7 @@ from methods.core.contract import (
     Diagnosis,
     DivergenceError,
     LocalTask,
+    Models,
     Payload,
     Reply,
     RoundContext,
@@ -241,7 +242,7 @@ class FedCorr(FinalStageDelegation):
 
     # Client side
 
-    def start_local_update(self, models: Mapping[str, FlatModel], task: LocalTask) -> None:
+    def start_local_update(self, models: Models, task: LocalTask) -> None:
         local, params, is_first_stage = task.local, self.params, task.ctx.stage == "preprocessing"
         noise_level = task.payload.shared.get("noise_level", 0.0)
         local.prox_weight = params.beta * noise_level if params.proximal else 0.0
@@ -264,9 +265,7 @@ class FedCorr(FinalStageDelegation):
         if task.local.prox_weight:
             add_proximal_grad(model, batch.step, task.local.prox_weight, task.local.prox_form)
 
-    def finish_local_update(
-        self, models: Mapping[str, FlatModel], task: LocalTask
-    ) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         if task.ctx.stage != "preprocessing":
             return {}
         logits = self._compute_logits(models["model"], task, "score")
