@@ -1,41 +1,51 @@
-"""`python -m benchmarks.methods`: the registered methods as a table."""
+"""List the methods.
 
-from dataclasses import fields
+    python -m benchmarks.methods
+
+Columns: number of models that a client receives, data that a client keeps between rounds, and
+parameters that may be chosen with knowledge of the clean labels (oracle).
+"""
+
+import sys
 
 from rich.table import Table
 
+from benchmarks.terminal.command import Options, run_command
 from benchmarks.terminal.summary import console
-from methods.core import registry
+from methods.core.params import field_names
+from methods.core.registry import list_methods
+
+ORACLE_SUFFIX = "_is_oracle"
 
 
-def table() -> Table:
-    columns = Table(
-        "method",
-        "family",
-        "what it does",
-        "paper",
-        "models sent",
-        "a client keeps",
-        "may use the true noise in",
-        title="Methods",
-    )
-    for info in registry.list_methods():
-        oracle = ", ".join(
-            f.name.removesuffix("_is_oracle")
-            for f in fields(info.params)
-            if f.name.endswith("_is_oracle")
-        )
-        columns.add_row(
+def make_table() -> Table:
+    """One row per registered method."""
+    table = Table(title="Methods")
+    for heading in ("method", "family", "summary", "paper", "models", "client state", "oracle"):
+        table.add_column(heading)
+    for info in list_methods():
+        flags = [name for name in field_names(info.params) if name.endswith(ORACLE_SUFFIX)]
+        table.add_row(
             info.name,
             info.family,
             info.summary.rstrip("."),
             info.paper,
             str(info.num_models),
             info.cls.client_state_doc,
-            oracle or "never",
+            ", ".join(flag.removesuffix(ORACLE_SUFFIX) for flag in flags) or "none",
         )
-    return columns
+    return table
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command. Returns the exit code."""
+    return run_command(arguments, str(__doc__), {}, _run)
+
+
+def _run(options: Options) -> int:
+    console().print(make_table())
+    return 0
 
 
 if __name__ == "__main__":
-    console().print(table())
+    sys.exit(main())

@@ -1,9 +1,13 @@
-"""Training passes as machine code (`train.compile`): after some seconds of compilation a small network's steps take about half the time.
+"""Compiled training passes (`train.compile`).
 
-Only a network's forward and backward pass are compiled, as functions of its flat vectors; what the compiler can only hand on to a library, convolution
-and pooling, is done by kernels of our own where the network is small (kernels.py). Losses, random draws and whatever else a method does around them
-stay plain Python, so every method gains, third-party ones included, and none has to be written in a special way. Results equal those of the plain
-passes up to rounding, and are the same bytes from run to run: which passes are compiled depends on their shape alone.
+Compilation takes seconds. Steps of small models then take about half the time.
+
+Only the forward and backward pass of a model are compiled, as functions of its flat vectors. For
+small models, the custom kernels of `kernels.py` compute convolution and pooling. Losses and other
+code of a method run as usual, so a method needs no changes to be compiled.
+
+Results equal those of the eager passes up to rounding. They are identical between runs, because
+only the input shape decides which passes are compiled.
 """
 
 import os
@@ -21,72 +25,84 @@ from benchmarks.engine.functional import FunctionalModule
 from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
 
-AUTO_COMPILE_MIN_STEPS = 50_000  # steps of a run from which compilation (25 s the first time, then 5 s) is repaid by the steps (a millisecond less each)
+# Compilation takes 25 s (5 s with a filled cache) and saves about 1 ms per step.
+AUTO_COMPILE_MIN_STEPS = 50_000
 
-Passes = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # see methods.network.Pure.run
+# See FunctionalModule.functional_forward.
+CompiledForward = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+INDUCTOR_OPTIONS = {
+    "layout_optimization": False,  # channels-last copies are slower for small batches
+    "fallback_random": True,  # dropout uses the same random numbers as in eager mode
+    "compile_threads": 1,  # no pool of compiler processes may exist when workers are forked
+    "size_asserts": False,  # CompiledEngine selects the compiled function by input shape
+    "alignment_asserts": False,
+}
 
 
-def choose(
+def make_compiled_engine(
     config: RunConfig,
     client_sizes: np.ndarray,
     shape: tuple[int, ...],
     build_module: Callable[[], nn.Module],
 ) -> "CompiledEngine | None":
-    """The engine that `train.compile` asks for, ready; None: the networks' own passes."""
-    train = config.train
-    steps = (
-        config.budget.participations
-        * train.local_epochs
-        * float(np.ceil(client_sizes / train.batch_size).mean())
-    )
-    there = shutil.which(kernels.compiler()) is not None
-    if config.compile is True and not there:
-        raise UserError(
-            f"train.compile=true needs a C++ compiler, and {kernels.compiler()} is not found; legal here: train.compile=false, or CXX=..."
-        )
-    if not (
-        config.compile is True
-        or (config.compile == "auto" and steps >= AUTO_COMPILE_MIN_STEPS and there)
-    ):
+    """Create the engine that `train.compile` requires. None: eager passes."""
+    if config.compile is False:
         return None
+    has_compiler = shutil.which(kernels.compiler()) is not None
+    train = config.train
+    if config.compile == "auto":
+        steps_per_epoch = float(np.ceil(client_sizes / train.batch_size).mean())
+        num_steps = config.budget.participations * train.local_epochs * steps_per_epoch
+        if num_steps < AUTO_COMPILE_MIN_STEPS or not has_compiler:
+            return None
+    elif not has_compiler:
+        raise UserError(
+            f"cannot compile: C++ compiler {kernels.compiler()} not found; "
+            "set the environment variable CXX, or train.compile=false"
+        )
     engine = CompiledEngine(build_module, train.batch_size)
-    engine.prepare(shape)
+    engine.warm_up(shape)
     return engine
 
 
 class CompiledEngine:
-    """Computes training passes of whole batches of images; an epoch's short last batch, and anything else, is left to the module.
+    """Compiled training passes for full batches of images.
 
-    Passes that score or test, in batches of hundreds, need no compiler, only the kernels.
+    Other training passes, such as the last batch of an epoch, run in eager mode. Inference uses
+    the custom kernels without compilation.
     """
 
     def __init__(self, build_module: Callable[[], nn.Module], batch_size: int):
         self._build_module, self._batch_size = build_module, batch_size
-        self._compiled: dict[tuple[str, torch.Size], Passes] = {}
+        self._compiled: dict[tuple[str, torch.Size], CompiledForward] = {}
 
-    def __call__(self, net: FlatModel, part: str, x: Tensor) -> Tensor:
+    def __call__(self, model: FlatModel, submodule: str, x: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
-            with kernels.CustomKernelMode():
-                return net.module_forward(part, x)
-        if not net.is_training_pass or x.dim() != 4 or len(x) % self._batch_size or x.requires_grad:
-            return net.module_forward(part, x)
-        key = (part, x.shape)
+            with kernels.CustomKernelMode():  # type: ignore[no-untyped-call]
+                return model.module_forward(submodule, x)
+        is_full_batch = x.dim() == 4 and len(x) % self._batch_size == 0
+        if not model.is_training_pass or not is_full_batch or x.requires_grad:
+            return model.module_forward(submodule, x)
+        key = (submodule, x.shape)
         if key not in self._compiled:
-            self._compiled[key] = compile_passes(FunctionalModule(self._build_module(), part))
-        output, buffers = self._compiled[key](net.weights_leaf, net.buffers, x)
-        net.buffers.copy_(buffers)
+            module = FunctionalModule(self._build_module(), submodule)
+            self._compiled[key] = compile_forward(module)
+        output, buffers = self._compiled[key](model.weights_leaf, model.buffers, x)
+        model.buffers.copy_(buffers)
         return output
 
-    def prepare(self, shape: tuple[int, ...]) -> None:
-        """Compile what nearly every step needs before workers are forked, so that they find it done."""
+    def warm_up(self, shape: tuple[int, ...]) -> None:
+        """Compile the training step before workers are forked, so that they share the result."""
         with torch.random.fork_rng(devices=[]):
-            net = FlatModel(self._build_module(), self).train()
-            net(torch.zeros(self._batch_size, *shape)).sum().backward()
+            model = FlatModel(self._build_module(), self).train()
+            loss = model(torch.zeros(self._batch_size, *shape)).sum()
+            torch.autograd.backward(loss)
 
 
-def compile_passes(pure: FunctionalModule) -> Passes:
-    """Compiled at the first call, for the shapes of that call."""
-    # Some seconds of imports that other runs need not spend; the cache of compiled code outlives the machine's /tmp.
+def compile_forward(module: FunctionalModule) -> CompiledForward:
+    """Compile the forward and backward pass at the first call, for the shapes of that call."""
+    # These imports take seconds. The cache directory keeps compiled code between runs.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels.CACHE))
     from torch._functorch.aot_autograd import aot_function
     from torch._functorch.partitioners import default_partition
@@ -94,29 +110,19 @@ def compile_passes(pure: FunctionalModule) -> Passes:
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
 
-    # Channels-last copies cost more than they bring for small batches; dropout draws what the plain network draws;
-    # and no pool of compiling processes may be alive when workers are forked.
-    # What is compiled is found by its shapes (CompiledEngine), so they need no check at every call.
-    settings = {
-        "layout_optimization": False,
-        "fallback_random": True,
-        "compile_threads": 1,
-        "size_asserts": False,
-        "alignment_asserts": False,
-    }
-
-    def compiler(backward: bool) -> Callable[..., Any]:
+    def compiler(is_backward: bool) -> Callable[..., Any]:
         def compile_graph(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-            with config.patch(settings):
-                return compile_fx_inner(graph, inputs, is_backward=backward)
+            with config.patch(INDUCTOR_OPTIONS):
+                return compile_fx_inner(graph, inputs, is_backward=is_backward)
 
         return compile_graph
 
-    # What the forward pass computed is kept, not computed again: memory is no concern at these sizes.
-    return aot_function(
-        pure.run,
-        fw_compiler=compiler(backward=False),
-        bw_compiler=compiler(backward=True),
+    # The default partition stores all activations. The models are too small for recomputation.
+    forward: CompiledForward = aot_function(
+        module.functional_forward,
+        fw_compiler=compiler(is_backward=False),
+        bw_compiler=compiler(is_backward=True),
         partition_fn=default_partition,
-        decompositions=kernels.added_to(select_decomp_table()),
+        decompositions=kernels.with_custom_kernels(select_decomp_table()),
     )
+    return forward

@@ -1,41 +1,45 @@
-"""A module as a function of its flat vectors."""
+"""Functional form of a module: parameters and buffers are arguments."""
 
 import torch
 from torch import Tensor, nn
 
 
 class FunctionalModule(nn.Module):
-    """A part of a module as a function of its flat vectors: (weights, buffers, x) -> (output, buffers after it). For training passes."""
+    """A submodule call as a function of flat vectors, for training passes."""
 
-    def __init__(self, module: nn.Module, part: str):
+    def __init__(self, module: nn.Module, submodule: str):
         super().__init__()
-        self.inner, self.part = module.train(), part
+        self.inner, self.submodule = module.train(), submodule
         for owner in module.modules():
-            owner._buffers.update(
-                {
-                    name: None
-                    for name, b in owner._buffers.items()
-                    if b is not None and not b.is_floating_point()
-                }
-            )
-        self._parameters_of = [(f"inner.{name}", p.shape) for name, p in module.named_parameters()]
-        self._buffers_of = [(f"inner.{name}", b.shape) for name, b in module.named_buffers()]
+            for name, buffer in list(owner.named_buffers(recurse=False)):
+                if not buffer.is_floating_point():
+                    setattr(owner, name, None)
+        self._parameter_shapes = [
+            (f"inner.{name}", p.shape) for name, p in module.named_parameters()
+        ]
+        self._buffer_shapes = [(f"inner.{name}", b.shape) for name, b in module.named_buffers()]
 
     def forward(self, x: Tensor) -> Tensor:
-        return getattr(self.inner, self.part)(x)
+        output: Tensor = getattr(self.inner, self.submodule)(x)
+        return output
 
-    def run(self, weights: Tensor, buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        # The module writes its statistics into tensors of their own: into slices of one, vmap would lose them.
-        statistics = {name: part.clone() for name, part in _cut(buffers, self._buffers_of).items()}
-        output = torch.func.functional_call(
-            self, _cut(weights, self._parameters_of) | statistics, (x,)
-        )
-        return output, torch.cat(
-            [part.reshape(-1) for part in statistics.values()]
-        ) if statistics else buffers.clone()
+    def functional_forward(
+        self, weights: Tensor, buffers: Tensor, x: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the output and the updated buffers."""
+        # The module updates the buffers in place, so each one is a copy.
+        statistics = {
+            name: buffer.clone()
+            for name, buffer in _unflatten(buffers, self._buffer_shapes).items()
+        }
+        state = _unflatten(weights, self._parameter_shapes) | statistics
+        output = torch.func.functional_call(self, state, (x,))
+        if not statistics:
+            return output, buffers.clone()
+        return output, torch.cat([buffer.reshape(-1) for buffer in statistics.values()])
 
 
-def _cut(vector: Tensor, layout: list[tuple[str, torch.Size]]) -> dict[str, Tensor]:
-    """The entries of a flat vector under their names."""
-    parts = vector.split([shape.numel() for _, shape in layout])
-    return {name: part.view(shape) for (name, shape), part in zip(layout, parts, strict=True)}
+def _unflatten(vector: Tensor, shapes: list[tuple[str, torch.Size]]) -> dict[str, Tensor]:
+    """Views of the entries of a flat vector, by name."""
+    parts = torch.split(vector, [shape.numel() for _, shape in shapes])
+    return {name: part.view(shape) for (name, shape), part in zip(shapes, parts, strict=True)}

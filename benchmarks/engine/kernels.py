@@ -1,6 +1,6 @@
-"""Convolution and pooling for small networks (kernels.cpp), as operators that compiled passes call in place of torch's.
+"""Custom kernels for convolution and pooling in small models (kernels.cpp).
 
-The source is compiled once per machine, in about two seconds, and kept with the other compiled code.
+The source is compiled once per machine, in about two seconds, and cached with other compiled code.
 """
 
 import ctypes
@@ -19,18 +19,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from methods.core.errors import UserError
 
-CACHE = Path(
-    os.environ.get("TORCHINDUCTOR_CACHE_DIR") or Path.home() / ".cache" / "fln-compiled"
-)  # torch's compiler writes there too
-LARGEST = 128  # channels times filters: beyond it torch's convolution, which fills its vectors with channels, is as fast
+# torch's compiler uses the same directory.
+CACHE = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or Path.home() / ".cache" / "fln-compiled")
+# Input times output channels. Above this, torch's convolution is as fast.
+MAX_CHANNEL_PRODUCT = 128
 FLAGS = ["-std=c++17", "-O3", "-march=native", "-shared", "-fPIC"]
 
-OPERATORS = torch.library.Library("fln", "DEF")
+Override = Callable[..., Any]  # returns NotImplemented for unsupported arguments
 
 aten = torch.ops.aten
 
 
 class Convolution(ctypes.Structure):
+    """Sizes of a convolution. Mirrors the struct in kernels.cpp."""
+
     _fields_ = [
         (name, ctypes.c_int)
         for name in ("images", "channels", "height", "width", "filters", "side", "padding")
@@ -38,74 +40,68 @@ class Convolution(ctypes.Structure):
 
 
 def compiler() -> str:
+    """Name of the C++ compiler."""
     return os.environ.get("CXX", "g++")
 
 
-def added_to(decompositions: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
-    """A compiler's table of decompositions, by which the calls that fit go to the kernels, and all others where they went before."""
+def with_custom_kernels(decompositions: Mapping[Any, Override]) -> dict[Any, Override]:
+    """Extend a table of decompositions, so that supported calls use the custom kernels."""
 
-    def first_of(own: Callable[..., Any], other: Callable[..., Any] | None) -> Callable[..., Any]:
+    def override(own: Override, default: Override | None) -> Override:
         def decompose(*args: Any, **kwargs: Any) -> Any:
             result = own(*args, **kwargs)
-            return (
-                other(*args, **kwargs) if result is NotImplemented and other is not None else result
-            )
+            return default(*args, **kwargs) if default and result is NotImplemented else result
 
         return decompose
 
     return dict(decompositions) | {
-        operator: first_of(own, decompositions.get(operator))
-        for operator, own in replacements().items()
+        operator: override(own, decompositions.get(operator))
+        for operator, own in kernel_overrides().items()
     }
 
 
 class CustomKernelMode(TorchDispatchMode):
-    """Within it the calls that fit go to the kernels. For passes without gradients."""
+    """Context in which supported calls use the custom kernels. For passes without gradients."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        own = replacements().get(func)
+        own = kernel_overrides().get(func)
         result = NotImplemented if own is None else own(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {})) if result is NotImplemented else result
 
 
 @cache
-def replacements() -> dict[Any, Callable[..., Any]]:
-    """For each of torch's operators the call of a kernel, or NotImplemented where it does not fit."""
+def kernel_overrides() -> dict[Any, Override]:
+    """Map operators of torch to functions that call a kernel or return NotImplemented."""
     register(build())
     own = torch.ops.fln
 
-    def convolution(x: Tensor, w: Tensor, bias: Tensor | None, *how: Any) -> Any:
-        return (
-            own.convolve.default(x, w, bias, how[1][0], False)
-            if fits(x, w, *how)
-            else NotImplemented
-        )
+    def convolution(x: Tensor, w: Tensor, bias: Tensor | None, *options: Any) -> Any:
+        if not conv_supported(x, w, *options):
+            return NotImplemented
+        return own.convolve.default(x, w, bias, options[1][0], False)
 
     def convolution_backward(
-        g: Tensor, x: Tensor, w: Tensor, bias_sizes: Any, *how_and_what: Any
+        grad: Tensor, x: Tensor, w: Tensor, bias_sizes: Any, *arguments: Any
     ) -> Any:
-        *how, (of_images, of_weights, of_bias) = how_and_what
-        if not fits(x, w, *how):
+        *options, (needs_x, needs_w, needs_bias) = arguments
+        if not conv_supported(x, w, *options):
             return NotImplemented
-        side, padding = w.shape[2], how[1][0]
-        images = own.convolve.default(g, w, None, side - 1 - padding, True) if of_images else None
-        weights, bias = (
-            own.weight_gradient.default(x, g, side, padding)
-            if of_weights or of_bias
-            else (None, None)
-        )
-        return images, weights if of_weights else None, bias if of_bias else None
+        side, padding = w.shape[2], options[1][0]
+        grad_x = grad_w = grad_bias = None
+        if needs_x:
+            grad_x = own.convolve.default(grad, w, None, side - 1 - padding, True)
+        if needs_w or needs_bias:
+            grad_w, grad_bias = own.weight_gradient.default(x, grad, side, padding)
+        return grad_x, grad_w if needs_w else None, grad_bias if needs_bias else None
 
-    def pool(x: Tensor, *how: Any) -> Any:
-        return own.max_pool.default(x) if halves(x, *how) else NotImplemented
+    def pool(x: Tensor, *options: Any) -> Any:
+        return own.max_pool.default(x) if max_pool_supported(x, *options) else NotImplemented
 
-    def pool_backward(g: Tensor, x: Tensor, *how_and_where: Any) -> Any:
-        *how, where = how_and_where
-        return (
-            own.max_pool_gradient.default(g, where, x.shape[2], x.shape[3])
-            if halves(x, *how)
-            else NotImplemented
-        )
+    def pool_backward(grad: Tensor, x: Tensor, *arguments: Any) -> Any:
+        *options, indices = arguments
+        if not max_pool_supported(x, *options):
+            return NotImplemented
+        return own.max_pool_gradient.default(grad, indices, x.shape[2], x.shape[3])
 
     return {
         aten.convolution.default: convolution,
@@ -115,7 +111,7 @@ def replacements() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def fits(
+def conv_supported(
     x: Tensor,
     w: Tensor,
     stride: Any,
@@ -125,9 +121,10 @@ def fits(
     output_padding: Any,
     groups: int,
 ) -> bool:
+    """True for a square convolution with stride 1 and few channels."""
     return (
-        is_batch(x)
-        and w.shape[0] * w.shape[1] <= LARGEST
+        is_image_batch(x)
+        and w.shape[0] * w.shape[1] <= MAX_CHANNEL_PRODUCT
         and w.shape[2] == w.shape[3]
         and list(stride) == list(dilation) == [1, 1]
         and padding[0] == padding[1] < w.shape[2]
@@ -136,7 +133,7 @@ def fits(
     )
 
 
-def halves(
+def max_pool_supported(
     x: Tensor,
     kernel: Any,
     stride: Any = (),
@@ -144,8 +141,9 @@ def halves(
     dilation: Any = (1,),
     ceil_mode: bool = False,
 ) -> bool:
+    """True for 2x2 max-pooling with stride 2 and no padding."""
     return (
-        is_batch(x)
+        is_image_batch(x)
         and {*kernel, *stride} == {2}
         and not any(padding)
         and {*dilation} == {1}
@@ -153,65 +151,62 @@ def halves(
     )
 
 
-def is_batch(x: Tensor) -> bool:
+def is_image_batch(x: Tensor) -> bool:
+    """True for a 4-dimensional float32 tensor on the CPU, or its meta tensor."""
     return x.dim() == 4 and x.dtype == torch.float32 and x.device.type in ("cpu", "meta")
 
 
 def build() -> ctypes.CDLL:
+    """Compile kernels.cpp, or load it from the cache."""
     source = Path(__file__).with_suffix(".cpp")
-    # The compiler's own account of itself and of what "native" is here: a cache may be shared by machines.
-    macros = run(compiler(), *FLAGS, "-dM", "-E", "-x", "c++", os.devnull)
+    # The macros identify the compiler and the native CPU, as machines can share a cache directory.
+    macros = run_compiler("-dM", "-E", "-x", "c++", os.devnull)
     target = CACHE / f"kernels-{hashlib.sha256(source.read_bytes() + macros).hexdigest()[:16]}.so"
     if not target.exists():
         try:
             CACHE.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-                made = Path(folder, target.name)
-                run(compiler(), *FLAGS, str(source), "-o", str(made))
-                made.replace(target)
+            with tempfile.TemporaryDirectory(dir=CACHE) as directory:
+                library = Path(directory, target.name)
+                run_compiler(str(source), "-o", str(library))
+                library.replace(target)
         except OSError as error:
-            legal = "train.compile=false, or TORCHINDUCTOR_CACHE_DIR=FOLDER"
             raise UserError(
-                f"train.compile cannot write to {CACHE} ({error.strerror}); legal: {legal}"
+                f"cannot compile: {CACHE} is not writable ({error.strerror}); "
+                "set TORCHINDUCTOR_CACHE_DIR=DIR, or train.compile=false"
             ) from error
     return ctypes.CDLL(str(target))
 
 
-def run(*command: str) -> bytes:
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").splitlines()
-        reason = next((line for line in said if "error" in line), f"exit code {done.returncode}")
+def run_compiler(*arguments: str) -> bytes:
+    """Run the C++ compiler and return its standard output."""
+    result = subprocess.run([compiler(), *FLAGS, *arguments], capture_output=True, check=False)
+    if result.returncode:
+        lines = result.stderr.decode(errors="replace").splitlines()
+        reason = next((line for line in lines if "error" in line), f"exit code {result.returncode}")
         raise UserError(
-            f"train.compile: {command[0]} failed: {reason}; legal here: train.compile=false, or CXX=..."
+            f"cannot compile: {compiler()} failed ({reason}); "
+            "set the environment variable CXX, or train.compile=false"
         )
-    return done.stdout
+    return result.stdout
 
 
 def register(library: ctypes.CDLL) -> None:
-    """The operators fln::*. While passes are traced only the outputs' shapes matter, and nothing is computed."""
+    """Define the operators fln::*, on the CPU and for meta tensors, which have only a shape."""
     pointer, number = ctypes.c_void_p, ctypes.c_int
     library.convolve.argtypes = [pointer] * 4 + [Convolution, number]
     library.weight_gradient.argtypes = [pointer] * 4 + [Convolution]
     library.max_pool.argtypes = library.max_pool_gradient.argtypes = [pointer] * 3 + [number] * 3
-    for signature, function in (
-        (
-            "convolve(Tensor x, Tensor w, Tensor? bias, int padding, bool backwards) -> Tensor",
-            convolve,
-        ),
-        (
-            "weight_gradient(Tensor x, Tensor g, int side, int padding) -> (Tensor, Tensor)",
-            weight_gradient,
-        ),
-        ("max_pool(Tensor x) -> (Tensor, Tensor)", max_pool),
-        (
-            "max_pool_gradient(Tensor g, Tensor where, int height, int width) -> Tensor",
-            max_pool_gradient,
-        ),
+    function: Callable[..., Any]
+    for function, schema in (
+        (convolve, "(Tensor x, Tensor w, Tensor? bias, int padding, bool backward) -> Tensor"),
+        (weight_gradient, "(Tensor x, Tensor grad, int side, int padding) -> (Tensor, Tensor)"),
+        (max_pool, "(Tensor x) -> (Tensor, Tensor)"),
+        (max_pool_gradient, "(Tensor grad, Tensor indices, int height, int width) -> Tensor"),
     ):
-        OPERATORS.define(signature)
-        OPERATORS.impl(function.__name__, partial(function, library), "CPU")
-        OPERATORS.impl(function.__name__, partial(function, None), "Meta")
+        name = f"fln::{function.__name__}"
+        torch.library.define(name, schema)
+        torch.library.impl(name, "cpu", partial(function, library))
+        torch.library.impl(name, "meta", partial(function, None))
 
 
 def convolve(
@@ -220,66 +215,59 @@ def convolve(
     w: Tensor,
     bias: Tensor | None,
     padding: int,
-    backwards: bool,
+    backward: bool,
 ) -> Tensor:
+    """Convolution, or with `backward` the gradient of its input."""
     images, channels, height, width = x.shape
-    filters, side = w.shape[1 if backwards else 0], w.shape[2]
-    shrinks = side - 1 - 2 * padding
-    out = x.new_empty(images, filters, height - shrinks, width - shrinks)
+    filters, side = w.shape[1 if backward else 0], w.shape[2]
+    margin = side - 1 - 2 * padding
+    out = x.new_empty(images, filters, height - margin, width - margin)
     if library is not None:
         x, w, bias = x.contiguous(), w.contiguous(), None if bias is None else bias.contiguous()
         shape = Convolution(images, channels, height, width, filters, side, padding)
-        library.convolve(
-            x.data_ptr(),
-            w.data_ptr(),
-            None if bias is None else bias.data_ptr(),
-            out.data_ptr(),
-            shape,
-            backwards,
-        )
+        bias_pointer = None if bias is None else bias.data_ptr()
+        library.convolve(x.data_ptr(), w.data_ptr(), bias_pointer, out.data_ptr(), shape, backward)
     return out
 
 
 def weight_gradient(
-    library: ctypes.CDLL | None, x: Tensor, g: Tensor, side: int, padding: int
+    library: ctypes.CDLL | None, x: Tensor, grad: Tensor, side: int, padding: int
 ) -> tuple[Tensor, Tensor]:
+    """Gradients of the weights and the bias of a convolution."""
     images, channels, height, width = x.shape
-    filters = g.shape[1]
+    filters = grad.shape[1]
     weights, bias = x.new_empty(filters, channels, side, side), x.new_empty(filters)
     if library is not None:
-        x, g = x.contiguous(), g.contiguous()
+        x, grad = x.contiguous(), grad.contiguous()
         shape = Convolution(images, channels, height, width, filters, side, padding)
         library.weight_gradient(
-            x.data_ptr(), g.data_ptr(), weights.data_ptr(), bias.data_ptr(), shape
+            x.data_ptr(), grad.data_ptr(), weights.data_ptr(), bias.data_ptr(), shape
         )
     return weights, bias
 
 
 def max_pool(library: ctypes.CDLL | None, x: Tensor) -> tuple[Tensor, Tensor]:
+    """2x2 max-pooling: maxima and their indices in the input plane."""
     images, channels, height, width = x.shape
     out = x.new_empty(images, channels, height // 2, width // 2)
-    where = out.new_empty(out.shape, dtype=torch.int64)
+    indices = out.new_empty(out.shape, dtype=torch.int64)
     if library is not None:
         x = x.contiguous()
-        library.max_pool(
-            x.data_ptr(), out.data_ptr(), where.data_ptr(), images * channels, height, width
-        )
-    return out, where
+        planes = images * channels
+        library.max_pool(x.data_ptr(), out.data_ptr(), indices.data_ptr(), planes, height, width)
+    return out, indices
 
 
 def max_pool_gradient(
-    library: ctypes.CDLL | None, g: Tensor, where: Tensor, height: int, width: int
+    library: ctypes.CDLL | None, grad: Tensor, indices: Tensor, height: int, width: int
 ) -> Tensor:
-    images, channels = g.shape[:2]
-    out = g.new_empty(images, channels, height, width)
+    """Gradient of the input of 2x2 max-pooling."""
+    images, channels, out_height, out_width = grad.shape
+    out = grad.new_empty(images, channels, height, width)
     if library is not None:
-        g, where = g.contiguous(), where.contiguous()
+        grad, indices = grad.contiguous(), indices.contiguous()
+        planes, in_size, out_size = images * channels, height * width, out_height * out_width
         library.max_pool_gradient(
-            g.data_ptr(),
-            where.data_ptr(),
-            out.data_ptr(),
-            images * channels,
-            height * width,
-            g.shape[2] * g.shape[3],
+            grad.data_ptr(), indices.data_ptr(), out.data_ptr(), planes, in_size, out_size
         )
     return out

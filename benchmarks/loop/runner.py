@@ -122,7 +122,9 @@ class Run:
         train, test = (
             ImageSplit(images, dataset.views) for images in (dataset.train, dataset.test)
         )
-        self.engine = compiled.choose(config, self.scenario.client_sizes, shape, build_module)
+        self.engine = compiled.make_compiled_engine(
+            config, self.scenario.client_sizes, shape, build_module
+        )
         workshop = WorkerContext(
             train,
             test,

@@ -152,7 +152,7 @@ class BaselineFedAvg:
         nothing = torch.zeros(0)
 
         def loss(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
-            return F.cross_entropy(pure.run(weights, nothing, x)[0], y)
+            return F.cross_entropy(pure.functional_forward(weights, nothing, x)[0], y)
 
         def steps(
             weights: Tensor, momentum: Tensor, images: Tensor, labels: Tensor

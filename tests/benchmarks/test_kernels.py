@@ -1,4 +1,4 @@
-"""Our own convolution and pooling, against torch's."""
+"""Custom kernels for convolution and pooling, against torch."""
 
 import shutil
 from collections.abc import Iterator
@@ -18,21 +18,21 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on t
 
 @pytest.fixture
 def operators() -> Any:
-    kernels.replacements()
+    kernels.kernel_overrides()
     return torch.ops.fln
 
 
-def normal(*shape: int, seed: int = 0) -> Tensor:
+def random_normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def agree(ours: Tensor, exact: Tensor) -> bool:
+def is_close(ours: Tensor, exact: Tensor) -> bool:
     return ours.shape == exact.shape and float((ours - exact).abs().max()) <= 3e-6 * float(
         exact.abs().max()
     )
 
 
-# images, channels, height, width, filters, side, padding: LeNet-5's two, and the corners of the layout
+# images, channels, height, width, filters, side, padding: the two of LeNet-5, and edge cases.
 SHAPES = [
     (10, 3, 32, 32, 6, 5, 0),
     (10, 6, 14, 14, 16, 5, 0),
@@ -49,7 +49,7 @@ SHAPES = [
 @pytest.mark.parametrize(
     ("images", "channels", "height", "width", "filters", "side", "padding"), SHAPES
 )
-def test_a_convolution_and_its_gradients_are_exact_up_to_rounding(
+def test_convolution_and_gradients_equal_torchs_up_to_rounding(
     operators: Any,
     images: int,
     channels: int,
@@ -60,74 +60,74 @@ def test_a_convolution_and_its_gradients_are_exact_up_to_rounding(
     padding: int,
 ) -> None:
     x, w, bias = (
-        normal(images, channels, height, width),
-        normal(filters, channels, side, side, seed=1),
-        normal(filters, seed=2),
+        random_normal(images, channels, height, width),
+        random_normal(filters, channels, side, side, seed=1),
+        random_normal(filters, seed=2),
     )
     out = F.conv2d(x, w, bias, padding=padding)
-    g = normal(*out.shape, seed=3)
+    g = random_normal(*out.shape, seed=3)
     of_x, of_w, of_bias = torch.ops.aten.convolution_backward(
         g, x, w, [filters], [1, 1], [padding] * 2, [1, 1], False, [0, 0], 1, [True, True, True]
     )
-    assert agree(operators.convolve(x.float(), w.float(), bias.float(), padding, False), out)
-    assert agree(
+    assert is_close(operators.convolve(x.float(), w.float(), bias.float(), padding, False), out)
+    assert is_close(
         operators.convolve(x.float(), w.float(), None, padding, False),
         F.conv2d(x, w, padding=padding),
     )
-    assert agree(operators.convolve(g.float(), w.float(), None, side - 1 - padding, True), of_x)
+    assert is_close(operators.convolve(g.float(), w.float(), None, side - 1 - padding, True), of_x)
     ours = operators.weight_gradient(x.float(), g.float(), side, padding)
-    assert agree(ours[0], of_w) and agree(ours[1], of_bias)
+    assert is_close(ours[0], of_w) and is_close(ours[1], of_bias)
 
 
-def test_strided_inputs_are_read_as_they_are_meant(operators: Any) -> None:
+def test_non_contiguous_inputs(operators: Any) -> None:
     x, w, bias = (
-        normal(2, 9, 8, 3).float().permute(0, 3, 1, 2),
-        normal(3, 3, 3, 4).float().permute(3, 0, 1, 2),
-        normal(8).float()[::2],
+        random_normal(2, 9, 8, 3).float().permute(0, 3, 1, 2),
+        random_normal(3, 3, 3, 4).float().permute(3, 0, 1, 2),
+        random_normal(8).float()[::2],
     )
-    assert not any(part.is_contiguous() for part in (x, w, bias))
-    assert agree(
+    assert not any(tensor.is_contiguous() for tensor in (x, w, bias))
+    assert is_close(
         operators.convolve(x, w, bias, 0, False), F.conv2d(x.double(), w.double(), bias.double())
     )
 
 
-def test_what_an_earlier_call_left_behind_does_not_leak_into_a_gradient(operators: Any) -> None:
-    """The vectors that reach past the last image meet zeros, not the NaN of a network that has diverged."""
+def test_gradient_does_not_read_scratch_memory_of_earlier_calls(operators: Any) -> None:
+    """Vectors beyond the last image must read zeros, not NaN of an earlier call."""
     operators.weight_gradient(
         torch.full((4, 3, 12, 12), torch.nan), torch.full((4, 2, 8, 8), torch.nan), 5, 0
     )
     assert all(
-        part.isfinite().all()
-        for part in operators.weight_gradient(
+        gradient.isfinite().all()
+        for gradient in operators.weight_gradient(
             torch.ones(1, 3, 12, 12), torch.ones(1, 2, 8, 8), 5, 0
         )
     )
 
 
-def awkward() -> Iterator[Tensor]:
-    yield normal(10, 6, 28, 28).float()
-    yield normal(2, 3, 7, 5).float()  # a last row and column that no pool takes
-    yield torch.zeros(2, 3, 6, 6)  # ties: the first wins
-    broken = normal(2, 3, 6, 6).float()
-    broken[0, 0, 0, 1] = broken[1, 2, 3, 3] = torch.nan
-    broken[0, 1, 2, 2] = -torch.inf
-    yield broken
+def edge_cases() -> Iterator[Tensor]:
+    yield random_normal(10, 6, 28, 28).float()
+    yield random_normal(2, 3, 7, 5).float()  # odd sizes: the last row and column are not pooled
+    yield torch.zeros(2, 3, 6, 6)  # equal values: the first is selected
+    special = random_normal(2, 3, 6, 6).float()
+    special[0, 0, 0, 1] = special[1, 2, 3, 3] = torch.nan
+    special[0, 1, 2, 2] = -torch.inf
+    yield special
 
 
-@pytest.mark.parametrize("x", [*awkward()])
-def test_pooling_is_torchs_to_the_byte(operators: Any, x: Tensor) -> None:
-    out, where = F.max_pool2d(x, 2, return_indices=True)
-    ours, ours_where = operators.max_pool(x)
-    assert torch.equal(ours.nan_to_num(7), out.nan_to_num(7)) and torch.equal(ours_where, where)
-    g = normal(*out.shape, seed=1).float()
+@pytest.mark.parametrize("x", [*edge_cases()])
+def test_pooling_equals_torchs_exactly(operators: Any, x: Tensor) -> None:
+    out, indices = F.max_pool2d(x, 2, return_indices=True)
+    ours, ours_indices = operators.max_pool(x)
+    assert torch.equal(ours.nan_to_num(7), out.nan_to_num(7)) and torch.equal(ours_indices, indices)
+    g = random_normal(*out.shape, seed=1).float()
     gradient = torch.ops.aten.max_pool2d_with_indices_backward(
-        g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, where
+        g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, indices
     )
-    assert torch.equal(operators.max_pool_gradient(g, where, *x.shape[2:]), gradient)
+    assert torch.equal(operators.max_pool_gradient(g, indices, *x.shape[2:]), gradient)
 
 
 @pytest.mark.parametrize(
-    ("layer", "fits"),
+    ("layer", "is_supported"),
     [
         (torch.nn.Conv2d(3, 6, 5), True),
         (torch.nn.Conv2d(3, 6, 5, padding=2, bias=False), True),
@@ -147,45 +147,43 @@ def test_pooling_is_torchs_to_the_byte(operators: Any, x: Tensor) -> None:
         (torch.nn.MaxPool2d(2, ceil_mode=True), False),
     ],
 )
-def test_what_the_kernels_can_do_goes_to_them_and_the_rest_to_torch(
-    layer: torch.nn.Module, fits: bool, monkeypatch: pytest.MonkeyPatch
+def test_supported_layers_use_the_kernels(
+    layer: torch.nn.Module, is_supported: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[bool] = []
+    used: list[bool] = []
 
-    def noted(own: Any) -> Any:
+    def recorded(own: Any) -> Any:
         def call(*args: Any) -> Any:
             result = own(*args)
-            asked.append(result is not NotImplemented)
+            used.append(result is not NotImplemented)
             return result
 
         return call
 
-    table = {operator: noted(own) for operator, own in kernels.replacements().items()}
-    monkeypatch.setattr(kernels, "replacements", lambda: table)
-    x = normal(2, 3, 13, 13).to(next(layer.parameters(), torch.zeros(0)).dtype)
+    table = {operator: recorded(own) for operator, own in kernels.kernel_overrides().items()}
+    monkeypatch.setattr(kernels, "kernel_overrides", lambda: table)
+    x = random_normal(2, 3, 13, 13).to(next(layer.parameters(), torch.zeros(0)).dtype)
     with torch.no_grad():
         expected = layer(x)
         with kernels.CustomKernelMode():
             assert torch.allclose(layer(x), expected, atol=1e-5)
-    assert asked == [fits]
+    assert used == [is_supported]
 
 
-def test_a_compiler_that_fails_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_compiler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(
         UserError,
-        match=r"train.compile: false failed: exit code 1; legal here: train.compile=false, or CXX=\.\.\.",
+        match=r"cannot compile: false failed \(exit code 1\); set the environment variable CXX",
     ):
         kernels.build()
 
 
-def test_a_cache_that_cannot_be_written_is_told_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_unwritable_cache_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(kernels, "CACHE", tmp_path / "file" / "cache")
     with pytest.raises(
         UserError,
-        match=r"cannot write to .*cache \(Not a directory\); legal: train.compile=false, or TORCHINDUCTOR_CACHE_DIR=FOLDER",
+        match=r"cannot compile: .*cache is not writable \(Not a directory\); set TORCHINDUCTOR_CACHE_DIR",
     ):
         kernels.build()
