@@ -28,9 +28,11 @@ SCORES = np.array([[np.nan, 0.6, 0.3], [0.8, np.nan, 0.2], [0.7, 0.5, np.nan]]) 
 
 @pytest.mark.parametrize(
     ("a", "expected"),
-    [(1.0, 0.0), (0.9, 0.0519), (0.7, 0.1692), (0.5, 0.3113), (0.3, 0.4934), (0.1, 0.7583)]
-    + [(0.01, 0.9595), (0.0, 1.0)],
-)
+    [
+        (1.0, 0.0), (0.9, 0.0519), (0.7, 0.1692), (0.5, 0.3113),
+        (0.3, 0.4934), (0.1, 0.7583), (0.01, 0.9595), (0.0, 1.0),
+    ],
+)  # fmt: skip
 def test_divergence_values(a, expected):
     assert jensen_shannon(torch.tensor([a])).item() == pytest.approx(expected, abs=5e-5)
 

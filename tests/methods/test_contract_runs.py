@@ -1,0 +1,280 @@
+"""Contract suite with whole runs of every registered method, also of other packages.
+
+All runs have smoke scale and a partition with edge cases: clients with one sample, with one class,
+with a last batch of one sample, and with fewer samples than a batch.
+"""
+
+import dataclasses
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from method_helpers import METHODS, every_method, find_non_data
+from running import PLUGIN_CONF, Stopped, learnt, loop, plain, timeless
+from torch import Tensor
+
+import partition
+from benchmarks.config import sweep
+from benchmarks.config.schema import Component, RunConfig
+from benchmarks.executors.serial import SerialExecutor
+from benchmarks.federation.client import LocalClient
+from benchmarks.federation.worker import ClientTask, PredictionTask
+from benchmarks.loop.runner import Run
+from methods.core import registry
+from methods.core.contract import DivergenceError, Reply, ServerState
+from methods.core.params import NoParams
+from methods.fedavg import FedAvg
+from partition.base import Scheme
+from partition.iid import IidParams
+
+CLIENT_SIZES = {1, 3, 11, 12, 30}
+# Columns of the learning curve that are computed with the clean labels.
+TRUTH_METRIC_PREFIXES = ("clients/", "samples/", "labels/", "memorised/")
+
+RunMethod = Callable[..., Run]
+Configure = Callable[..., RunConfig]
+
+
+class CheckedClient(LocalClient):
+    """Checks that a client task does not modify its labels in place."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.originals = [(labels, labels.clone()) for labels in (self.given_labels, self.labels)]
+
+    def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply:
+        assert all(torch.equal(labels, before) for labels, before in self.originals), (
+            "labels were modified in place; assign a new tensor instead"
+        )
+        return super().reply(models, **values)
+
+
+class CheckedExecutor(SerialExecutor):
+    """Checks that a task modifies none of its inputs."""
+
+    def __init__(self, serial: SerialExecutor):
+        super().__init__(serial._workshop)
+        self.task_names: set[str] = set()
+
+    def run(self, jobs: Sequence[ClientTask | PredictionTask]) -> list[Any]:
+        results = []
+        for job in jobs:
+            before = self._inputs(job)
+            results += super().run([job])
+            after = self._inputs(job)
+            changed = [name for name in before if after[name] != before[name]]
+            assert not changed, f"{job} has modified {changed}"
+        return results
+
+    def _inputs(self, job: ClientTask | PredictionTask) -> dict[str, Any]:
+        if isinstance(job, PredictionTask):
+            return {"models": plain(job.models)}
+        self.task_names.add(job.task)
+        context = self._workshop
+        images = [context.train.images.tensor, context.test.images.tensor]  # type: ignore[attr-defined]
+        return {
+            "payload": plain(job.payload),
+            "client state": plain([job.state, job.labels]),
+            "given labels": plain(context.noisy),
+            "data": plain([images, context.parts]),
+            "method": plain(vars(context.method)),
+        }
+
+
+def edge_case_clients(
+    labels: np.ndarray, num_clients: int, seed: int, params: IidParams
+) -> list[np.ndarray]:
+    """Clients of 1, 12 (one class), 3 and 11 samples; the others have 30."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    one_class, others = order[labels[order] == 3][:12], order[labels[order] != 3]
+    single, short, last_of_one, *rest = np.split(
+        others, [1, 4, 15, *range(45, 15 + 30 * (num_clients - 4), 30)]
+    )
+    return [single, one_class, short, last_of_one, *(part[:30] for part in rest)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def edge_case_partition() -> Iterator[None]:
+    partition.SCHEMES["edge_cases"] = Scheme(
+        "edge_cases", IidParams, edge_case_clients, "hand-made", disjoint=True, covering=False
+    )
+    yield
+    del partition.SCHEMES["edge_cases"]
+
+
+@pytest.fixture(scope="module")
+def configure(tmp_path_factory: pytest.TempPathFactory) -> Configure:
+    """configure("fedprox", "seed=2") -> a configuration with its own run directory."""
+
+    def make(method: str, *overrides: str) -> RunConfig:
+        runs_dir = f"runs_dir={tmp_path_factory.mktemp('runs')}"
+        setting = ["scale=smoke", "executor=serial", "partition.name=edge_cases", runs_dir]
+        ((_, config),) = sweep.expand([f"method={method}", PLUGIN_CONF, *setting, *overrides])
+        return config
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def checked_run(configure: Configure) -> RunMethod:
+    """checked_run("fedprox") -> the finished run under CheckedExecutor; cached."""
+
+    def run(method: str) -> Run:
+        def check(run: Run) -> None:
+            assert isinstance(run.executor, SerialExecutor)
+            run.executor = run.fleet.executor = CheckedExecutor(run.executor)
+
+        before = str(np.random.get_state()), random.getstate()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("benchmarks.federation.worker.LocalClient", CheckedClient)
+            finished = loop(configure(method), check)
+        after = str(np.random.get_state()), random.getstate()
+        assert after == before, "a global random generator was used"
+        return finished
+
+    return cache(run)
+
+
+def assert_same_run(run: Run, expected: Run) -> None:
+    """Learning curve, server state, client states, cost and journal are equal, byte for byte."""
+    assert timeless(run.curve) == timeless(expected.curve)
+    assert learnt(run) == learnt(expected)
+    assert run.fleet.meter == expected.fleet.meter
+    assert run.journal == expected.journal
+
+
+@every_method
+def test_run_is_finite_and_within_budget(info: registry.MethodInfo, checked_run: RunMethod) -> None:
+    run = checked_run(info.name)
+    method = run.method
+    assert {len(part) for part in run.scene.parts} == CLIENT_SIZES
+    assert method.stage(run.round) is None and len(run.curve) >= 2
+    vectors = [*method.state.models.values(), *method.eval_models().values()]
+    assert all(torch.isfinite(vector).all() for vector in vectors)
+    numbers = [value for row in run.curve for value in row.values() if not isinstance(value, str)]
+    assert np.isfinite(numbers).all()
+    participations = run.fleet.meter.participations
+    assert run.curve[-1]["participations"] == participations
+    budget = run.config.budget.participations
+    assert 0 < participations <= method.planned_participations <= budget
+
+
+@every_method
+def test_client_tasks_modify_only_reply_and_client(
+    info: registry.MethodInfo, checked_run: RunMethod
+) -> None:
+    """CheckedExecutor has compared the inputs of every task. The client side has only `params`."""
+    executor = checked_run(info.name).executor
+    assert isinstance(executor, CheckedExecutor)
+    assert "local_update" in executor.task_names
+    assert set(vars(executor._workshop.method)) == {"params"}
+
+
+@every_method
+def test_server_state_is_plain_data(info: registry.MethodInfo, checked_run: RunMethod) -> None:
+    """A checkpoint can store it without code: no method, model, client or generator objects."""
+    state = checked_run(info.name).method.state
+    assert isinstance(state, ServerState)
+    assert find_non_data(state) == []
+
+
+@every_method
+def test_client_states_are_plain_data(info: registry.MethodInfo, checked_run: RunMethod) -> None:
+    assert find_non_data(checked_run(info.name).fleet.states) == []
+
+
+@every_method
+def test_process_executor_gives_same_bytes(
+    info: registry.MethodInfo, checked_run: RunMethod, configure: Configure
+) -> None:
+    parallel = loop(configure(info.name, "executor=processes", "executor.workers=2"))
+    assert_same_run(parallel, checked_run(info.name))
+
+
+@every_method
+def test_resumed_run_gives_same_bytes(
+    info: registry.MethodInfo, checked_run: RunMethod, configure: Configure
+) -> None:
+    """Each interruption loses one round, because the checkpoint is from the round before."""
+    whole = checked_run(info.name)
+    config = configure(info.name, "checkpoint.every_seconds=0")
+    for stop in sorted({2, max(2, whole.round // 2), whole.round}):
+        with pytest.raises(Stopped):
+            loop(config, stops=[stop])
+    resumed = loop(config)
+    assert f"from round {whole.round - 1}" in " ".join(resumed.tracker.lines)  # type: ignore[attr-defined]
+    assert_same_run(resumed, whole)
+
+
+@every_method
+def test_seed_changes_learning_curve(
+    info: registry.MethodInfo, checked_run: RunMethod, configure: Configure
+) -> None:
+    first = checked_run(info.name).curve[0]
+    runs: list[Run] = []
+    with pytest.raises(Stopped):
+        loop(configure(info.name, "seed=2"), runs.append, stops=[first["round"]])
+    assert runs[0].curve[0]["round"] == first["round"]
+    assert runs[0].curve[0]["loss"] != first["loss"]
+
+
+@every_method
+def test_training_is_independent_of_clean_labels(
+    info: registry.MethodInfo, checked_run: RunMethod, configure: Configure
+) -> None:
+    """Wrong clean labels and noise statistics change the metrics, but nothing that is learned."""
+
+    def falsify_truth(run: Run) -> None:
+        for labels in (run.dataset.train_labels, run.scene.clean):
+            labels[:] = 0
+        noise = run.scene.noise
+        noise.flipped[:] = True
+        for statistic in (noise.client_level, noise.client_rate):
+            statistic[:] = 1
+        noise.transition[:] = 0
+
+    run, falsified = checked_run(info.name), loop(configure(info.name), falsify_truth)
+    assert learnt(falsified) == learnt(run)
+    assert drop_truth_scores(falsified.curve) == drop_truth_scores(run.curve)
+    assert falsified.curve[-1].get("memorised/true") != run.curve[-1]["memorised/true"]
+
+
+def drop_truth_scores(curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A learning curve without times and without metrics that use clean labels."""
+    return [
+        {name: value for name, value in row.items() if not name.startswith(TRUTH_METRIC_PREFIXES)}
+        for row in timeless(curve)
+    ]
+
+
+@pytest.mark.parametrize(
+    "info",
+    [info for info in METHODS if info.cls.fedavg_equivalent_params is not None],
+    ids=lambda info: info.name,
+)
+def test_fedavg_equivalent_params(info: registry.MethodInfo, configure: Configure) -> None:
+    params = info.cls.fedavg_equivalent_params or {}
+    config = configure(info.name, *(f"method.{k}={str(v).lower()}" for k, v in params.items()))
+    fedavg_config = dataclasses.replace(config, method=Component(FedAvg.name, NoParams()))
+    run, fedavg = loop(config), loop(fedavg_config)
+    assert plain(run.method.eval_models()) == plain(fedavg.method.eval_models())
+    for name in ("round", "participations", "accuracy", "loss", "samples_trained"):
+        assert [row[name] for row in run.curve] == [row[name] for row in fedavg.curve]
+
+
+@every_method
+def test_huge_learning_rate_gives_status_diverged(
+    info: registry.MethodInfo, configure: Configure
+) -> None:
+    """Or a finite model, if the method skips diverged updates."""
+    try:
+        run = loop(configure(info.name, "train.lr=1e12"))
+    except DivergenceError as error:
+        assert re.match(r"round \d+ \(\w+\): ", str(error))
+    else:
+        assert all(torch.isfinite(vector).all() for vector in run.method.eval_models().values())
