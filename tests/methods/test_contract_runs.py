@@ -152,7 +152,7 @@ def assert_same_run(run: Run, expected: Run) -> None:
 def test_run_is_finite_and_within_budget(info: registry.MethodInfo, checked_run: RunMethod) -> None:
     run = checked_run(info.name)
     method = run.method
-    assert {len(part) for part in run.scene.parts} == CLIENT_SIZES
+    assert {len(part) for part in run.scenario.client_indices} == CLIENT_SIZES
     assert method.stage(run.round) is None and len(run.curve) >= 2
     vectors = [*method.state.models.values(), *method.eval_models().values()]
     assert all(torch.isfinite(vector).all() for vector in vectors)
@@ -230,9 +230,9 @@ def test_training_is_independent_of_clean_labels(
     """Wrong clean labels and noise statistics change the metrics, but nothing that is learned."""
 
     def falsify_truth(run: Run) -> None:
-        for labels in (run.dataset.train_labels, run.scene.clean):
+        for labels in (run.dataset.train_labels, run.scenario.clean_labels):
             labels[:] = 0
-        noise = run.scene.noise
+        noise = run.scenario.noise
         noise.flipped[:] = True
         for statistic in (noise.client_level, noise.client_rate):
             statistic[:] = 1

@@ -120,7 +120,7 @@ def advance(run):
 def predict(run, vector, client_id):
     """Class probabilities of a model for the samples of a client."""
     model = FlatModel(run.executor._workshop.build_module()).eval().load(vector)
-    images = run.dataset.train.fetch(torch.from_numpy(run.scene.parts[client_id]))
+    images = run.dataset.train.fetch(torch.from_numpy(run.scenario.client_indices[client_id]))
     with torch.no_grad():
         return model(run.dataset.views(images, "plain", None)).softmax(1)
 
