@@ -18,7 +18,6 @@ from method_helpers import METHODS, every_method, find_non_data
 from running import PLUGIN_CONF, Stopped, learnt, loop, plain, timeless
 from torch import Tensor
 
-import partition
 from benchmarks.config import sweep
 from benchmarks.config.schema import Component, RunConfig
 from benchmarks.executors.serial import SerialExecutor
@@ -29,7 +28,7 @@ from methods.core import registry
 from methods.core.contract import DivergenceError, Reply, ServerState
 from methods.core.params import NoParams
 from methods.fedavg import FedAvg
-from partition.base import Scheme
+from partition.base import PARTITIONERS, Partitioner
 from partition.iid import IidParams
 
 CLIENT_SIZES = {1, 3, 11, 12, 30}
@@ -100,11 +99,12 @@ def edge_case_clients(
 
 @pytest.fixture(scope="module", autouse=True)
 def edge_case_partition() -> Iterator[None]:
-    partition.SCHEMES["edge_cases"] = Scheme(
-        "edge_cases", IidParams, edge_case_clients, "hand-made", disjoint=True, covering=False
+    partitioner = Partitioner(
+        "edge_cases", IidParams, edge_case_clients, "by hand", disjoint=True, uses_all_samples=False
     )
-    yield
-    del partition.SCHEMES["edge_cases"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PARTITIONERS._components, partitioner.name, partitioner)
+        yield
 
 
 @pytest.fixture(scope="module")
