@@ -1,5 +1,4 @@
-"""Reports: what finished runs say, beside what the papers say.
+"""Reports: compare run records with the published results.
 
-Reads records of runs and the papers' published numbers, and writes tables, figures and pages; never runs an experiment.
-`reports.published` holds the published numbers, with the configuration that each of them belongs to.
+Reads run records and published tables, and writes tables, figures and HTML reports. Runs nothing.
 """

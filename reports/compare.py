@@ -145,8 +145,9 @@ def ranks_section(table: Pivot) -> Section:
             f" chi-square {found.chi_square:.2f}, p {found.p:.3g}: the rows {verdict}"
         )
         notes.append(
-            f"Nemenyi critical difference at {SIGNIFICANCE_LEVEL:g}: {found.critical_difference:.2f};"
-            f" largest difference of ranks: {max(found.ranks) - min(found.ranks):.2f}"
+            f"Nemenyi critical difference at {SIGNIFICANCE_LEVEL:g}:"
+            f" {found.critical_difference:.2f}; largest difference of ranks:"
+            f" {max(found.ranks) - min(found.ranks):.2f}"
         )
     order = sorted(zip(found.ranks, table.row_values, strict=True))
     return Section(title, header, tuple((row, f"{rank:.2f}") for rank, row in order), tuple(notes))

@@ -1,11 +1,11 @@
-"""The published numbers: every result and settings table of three papers, as data.
+"""Published results: every result and settings table of three papers, as data.
 
-FedCorr   Xu, Chen, Quek, Chong: Multi-Stage Federated Learning for Label Noise Correction, CVPR 2022.
-          Results: Tables 2-6 and 9-13; settings: Tables 1, 7, 8.
-LSG       Bai et al.: Overcoming Noisy Labels in Federated Learning Through Local Self-Guiding, CCGrid 2023.
-          Results: Tables I-VI.
-Fed-CNML  Wu et al.: Collaborative Network and Metric Learning Based Label Noise Robust Federated Learning Method,
-          Computer Science 51(10), 2024. Results: Tables 2-5; settings: Table 1.
+FedCorr   Xu, Chen, Quek, Chong: FedCorr: Multi-Stage Federated Learning for Label Noise Correction,
+          CVPR 2022. Results: Tables 2-6 and 9-13; settings: Tables 1, 7, 8.
+LSG       Bai et al.: Overcoming Noisy Labels in Federated Learning Through Local Self-Guiding,
+          CCGrid 2023. Results: Tables I-VI.
+Fed-CNML  Wu et al.: Collaborative Network and Metric Learning Based Label Noise Robust Federated
+          Learning Method, Computer Science 51(10), 2024. Results: Tables 2-5; settings: Table 1.
 
 A result table is three files. `<name>.csv` has one line per printed cell, as printed. `<name>.yaml`
 has the caption, metric, claims and footnotes. `conf/experiment/<name>.yaml` has the rows, the columns
@@ -13,36 +13,24 @@ and the overrides of every cell. Labels of two levels are joined by " / ", Greek
 out. A settings table is one YAML file.
 
     table = load_table("fedcorr_table2")
-    table.cell("Federated / Ours", "rho=0.4 / tau=0.5").value       # 94.15
-    table.overrides("Federated / Ours", "rho=0.4 / tau=0.5")        # ("dataset=cifar10", ..., "method=fedcorr")
-    find_inconsistencies(table)                                     # what does not add up
+    table.cell("Federated / Ours", "rho=0.4 / tau=0.5").value   # 94.15
+    table.overrides("Federated / Ours", "rho=0.4 / tau=0.5")    # ("dataset=cifar10", ...)
+    find_inconsistencies(table)                                 # e.g. misprints
 
-Values stay as printed even where they are misprints; `find_inconsistencies` computes which they are.
+Printed values are never corrected; `find_inconsistencies` computes which of them are misprints.
 """
 
 from reports.published.consistency import Finding, find_inconsistencies
-from reports.published.settings import Setting, SettingsTable, load_settings, settings_names
-from reports.published.tables import (
-    Cell,
-    Claim,
-    Footnote,
-    Heading,
-    PublishedTable,
-    StatedSetting,
-    load_table,
-    table_names,
-)
+from reports.published.settings import SettingRow, SettingsTable, load_settings, settings_names
+from reports.published.tables import Cell, Footnote, PublishedTable, load_table, table_names
 
 __all__ = [
     "Cell",
-    "Claim",
     "Finding",
     "Footnote",
-    "Heading",
     "PublishedTable",
-    "Setting",
+    "SettingRow",
     "SettingsTable",
-    "StatedSetting",
     "find_inconsistencies",
     "load_settings",
     "load_table",

@@ -1,33 +1,35 @@
-"""A settings table: what a paper configures, one value per data set or noise level."""
+"""Published settings tables: configured values, one per dataset or noise level."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
-from benchmarks.config.experiments import Heading, parse_headings
+from benchmarks.config.experiments import Heading, find_heading, parse_headings
+from methods.core.errors import UserError, unknown
+from methods.core.params import Tuple, build_params, parameters
 from reports.published.tables import (
-    FOLDER,
+    DATA_DIR,
     Footnote,
+    build_all,
     printed_order,
     read_yaml,
     table_names,
 )
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One row: what is set, and to what in every column."""
+@parameters
+class SettingRow:
+    """One row of a settings table."""
 
     label: str
-    values: tuple[int | float | str, ...]  # one per column, as printed
-    symbol: str = ""  # the paper's symbol
-    key: str = ""  # the key of our configuration that holds it, or a formula of such keys; empty: none does
+    values: Tuple[int | float | str]  # one per column, as printed
+    symbol: str = ""  # symbol in the paper
+    key: str = ""  # configuration key or formula of keys; empty: not configurable
 
 
-@dataclass(frozen=True)
+@parameters
 class SettingsTable:
-    """A printed table of settings."""
+    """A published settings table."""
 
     name: str
     paper: str
@@ -35,43 +37,38 @@ class SettingsTable:
     table: str
     caption: str
     columns: tuple[Heading, ...]
-    rows: tuple[Setting, ...]
+    rows: tuple[SettingRow, ...]
     footnotes: tuple[Footnote, ...]
 
     def value(self, row: str, column: str) -> int | float | str:
-        labels = [heading.label for heading in self.columns]
-        for setting in self.rows:
-            if setting.label == row and column in labels:
-                return setting.values[labels.index(column)]
-        legal = f"rows {[setting.label for setting in self.rows]}, columns {labels}"
-        raise ValueError(f"{self.name}: no value ({row!r}, {column!r}); {legal}")
+        """The printed value of one cell."""
+        rows = {setting.label: setting for setting in self.rows}
+        if row not in rows:
+            raise unknown(f"row of {self.name}", row, rows)
+        heading = find_heading(self.columns, column, f"column of {self.name}")
+        return rows[row].values[self.columns.index(heading)]
 
 
 def settings_names() -> tuple[str, ...]:
-    """Names of the settings tables, in the order of the papers."""
-    return tuple(
-        sorted(
-            {path.stem for path in FOLDER.glob("*.yaml")} - set(table_names()), key=printed_order
-        )
-    )
+    """Names of the settings tables, by paper and table number."""
+    names = {path.stem for path in DATA_DIR.glob("*.yaml")} - set(table_names())
+    return tuple(sorted(names, key=printed_order))
 
 
 @cache
 def load_settings(name: str) -> SettingsTable:
-    """One settings table, complete and in printed order."""
+    """Read and validate one settings table."""
     if name not in settings_names():
-        raise ValueError(
-            f"settings table {name!r} does not exist; one of {', '.join(settings_names())}"
-        )
-    layout = read_yaml(name)
-    layout["columns"] = parse_headings(layout["columns"], f"{name}.columns")
-    layout["rows"] = tuple(
-        Setting(**{**row, "values": tuple(row["values"])}) for row in layout["rows"]
-    )
-    layout["footnotes"] = tuple(Footnote(**entry) for entry in layout["footnotes"])
-    for row in layout["rows"]:
-        if len(row.values) != len(layout["columns"]):
-            raise ValueError(
-                f"{name}.yaml: row {row.label!r}: {len(row.values)} values; {len(layout['columns'])} columns"
+        raise unknown("settings table", name, settings_names())
+    content = read_yaml(name) | {"name": name}
+    content["columns"] = parse_headings(content["columns"], f"{name}.columns")
+    content["rows"] = build_all(SettingRow, content["rows"], f"{name}.rows")
+    content["footnotes"] = build_all(Footnote, content["footnotes"], f"{name}.footnotes")
+    table = build_params(SettingsTable, content, name)
+    for row in table.rows:
+        if len(row.values) != len(table.columns):
+            raise UserError(
+                f"invalid {name}.rows: {row.label} has {len(row.values)} values,"
+                f" expected {len(table.columns)}"
             )
-    return SettingsTable(name=name, **layout)
+    return table

@@ -157,7 +157,7 @@ def test_inconsistencies_are_marked_at_their_cell():
         == "Inconsistency in the paper: 5 of 5 printed ratios do not fit 150; all fit 140."
     )
     notes = comparison_table(results_without_runs("lsg_table1")).notes
-    assert any("98.98 fits both" in text for _, text in notes)
+    assert any("98.98 is consistent with both" in text for _, text in notes)
 
 
 def test_cost_to_reach_a_target(frozen_conf):
