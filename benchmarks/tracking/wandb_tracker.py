@@ -195,11 +195,11 @@ class WandbTracker(Tracker):
         return os.path.relpath(self._folder / "wandb" / sessions)
 
     def _pictures(self) -> dict[str, Any]:
-        from reports.figures.run_figures import pictures
+        from reports.figures.run_figures import render_figures
 
         return {
             f"figures/{name}": wandb.Image(Image.open(io.BytesIO(png)), file_type="png")
-            for name, png in pictures(self._folder).items()
+            for name, png in render_figures(self._folder).items()
         }
 
     def _artifact(self) -> Any:

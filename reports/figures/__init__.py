@@ -1,1 +1,1 @@
-"""The papers' figures, from records: `select` chooses the runs, `extract` makes numbers of them, the others draw."""
+"""Figures of the papers: `select` picks runs, `extract` computes data, the other modules plot."""

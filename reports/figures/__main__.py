@@ -1,4 +1,4 @@
-"""The papers' figures from our records: python -m reports.figures figure=fedcorr_figure3 runs=runs"""
+"""Figures of the papers from run records: python -m reports.figures figure=fedcorr_figure3"""
 
 from __future__ import annotations
 
@@ -28,65 +28,63 @@ FIGURES: dict[str, Callable[[pd.DataFrame, list[str]], Figure]] = {
     "fedcorr_figure10": scenarios.sorted_partitions,
     "lsg_figure4": scenarios.transitions,
     "lsg_figure5": accuracy.distillation_weight,
-    "fedcnml_figure2": detection.neighbours_and_lid,
-    "fedcnml_figure3": detection.neighbours_by_noise,
+    "fedcnml_figure2": detection.neighbors_and_lid,
+    "fedcnml_figure3": detection.neighbors_by_noise,
     "curves": accuracy.curves,
     "critical_difference": accuracy.critical_difference,
 }
 DEFAULTS = {"figure": "all", "runs": "runs", "out": "reports/reproductions", "scale": "all"}
 USAGE = """
-python -m reports.figures [figure=NAME,...] [runs=FOLDER,...] [out=FOLDER] [scale=NAME]
-                          [KEY=VALUE,... of the runs to take]
+python -m reports.figures [figure=NAME,...] [runs=DIR,...] [out=DIR] [scale=NAME] [KEY=VALUE,...]
 
-Draws the papers' figures from our records, as OUT/SCALE/FIGURE.png and .pdf. A figure of one run takes the run that
-is nearest to the paper's setting and says in its title what it shows.
+Plot the figures of the papers from run records, as OUT/SCALE/FIGURE.png and .pdf. A figure of one
+run shows the run whose setting is most similar to the paper's; its title states the setting.
 
-  figure    all, or names separated by commas (default all); a wrong name lists the legal ones
-            curves: accuracy by communication in any settings; critical_difference: average ranks over settings
-  runs      folders with records of runs, separated by commas (default runs)
-  out       where to write (default reports/reproductions)
-  scale     paper, laptop or smoke; default all: those that have runs
-  KEY=VALUE takes only runs with this value, as in dataset.name=cifar10 noise.rho=0.6 method.name=fedcorr,fedavg
+  figure    all, or names separated by commas (default all); an unknown name lists all
+            curves: accuracy by communication in any settings
+            critical_difference: average ranks over settings
+  runs      directories with run records, separated by commas (default runs)
+  out       output directory (default reports/reproductions)
+  scale     paper, laptop, smoke or all (default all: every scale that has runs)
+  KEY=VALUE use only runs with this value, such as noise.rho=0.6 or method.name=fedcorr,fedavg
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command.run_command(arguments, USAGE, DEFAULTS, draw, accepts_run_filters=True)
+    return command.run_command(arguments, USAGE, DEFAULTS, plot_all, accepts_run_filters=True)
 
 
-def draw(options: dict[str, str]) -> int:
-    """Draw what the options ask for and the records allow; say what was written and what could not be drawn."""
-    chosen = [
+def plot_all(options: command.Options) -> int:
+    """Plot the requested figures at every requested scale. Print files, warnings and notes."""
+    names = [
         command.require_choice("figure", name, ("all", *FIGURES))
         for name in options["figure"].split(",")
     ]
     scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
-    folders = command.split_dirs(options["runs"])
-    runs = load_runs(folders)
+    directories = command.split_dirs(options["runs"])
+    runs = load_runs(directories)
     command.print_warnings(runs.warnings)
     if len(runs.done) == 0:
-        raise UserError(f"no finished run below {', '.join(folders)}")
+        raise UserError(f"no finished run below {', '.join(directories)}")
     frame = select(runs.done, {key: value for key, value in options.items() if key not in DEFAULTS})
-    for each in SCALES if scale == "all" else (scale,):
-        if scale == "all" and not (frame["scale"] == each).any():
-            continue
-        for name in FIGURES if "all" in chosen else dict.fromkeys(chosen):
-            command.print_warnings(
-                _figure(name, frame[frame["scale"] == each], Path(options["out"]) / each)
-            )
+    scales = [each for each in SCALES if (frame["scale"] == each).any()]
+    for each in scales if scale == "all" else [scale]:
+        for name in FIGURES if "all" in names else dict.fromkeys(names):
+            out = Path(options["out"]) / each
+            command.print_warnings(_plot(name, frame[frame["scale"] == each], out))
     return 0
 
 
-def _figure(name: str, frame: pd.DataFrame, folder: Path) -> list[str]:
-    """Draw one figure at one scale. Returns what a reader should know, or why there is none."""
+def _plot(name: str, frame: pd.DataFrame, out: Path) -> list[str]:
+    """Plot one figure at one scale. Returns notes, or the reason why it was skipped."""
     notes: list[str] = []
     try:
-        with style.styled():
-            style.save(FIGURES[name](frame, notes), folder, name)
-        print(f"{name} {folder.name} -> {folder}/{name}.png, .pdf")
+        with style.context():
+            style.save(FIGURES[name](frame, notes), out, name)
+        print(f"{name} {out.name} -> {out}/{name}.png, .pdf")
     except UserError as error:
         notes.append(str(error))
-    return [f"{name} {folder.name}: {note}" for note in dict.fromkeys(notes)]
+    return [f"{name} {out.name}: {note}" for note in dict.fromkeys(notes)]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Figures of accuracies: against communication, against a parameter, of methods combined, and as ranks."""
+"""Figures of accuracy: learning curves, parameter studies, combined methods, and average ranks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from matplotlib.figure import Figure
 
 from methods.core.errors import UserError
 from reports.figures import style
-from reports.figures.extract import Ranks, band, over_seeds, ranks, stage_ends
+from reports.figures.extract import Ranks, curve_band, mean_std_by_x, rank_methods, stage_ends
 from reports.figures.select import (
     Row,
+    best_match,
     by_setting,
     caption,
-    commonest,
-    levels,
-    nearest,
+    most_frequent_variant,
+    numeric_params,
+    require_rows,
     rows_of,
     section_label,
-    some,
     variants,
 )
 from reports.frame.load import read_curve
@@ -30,226 +30,203 @@ from reports.frame.statistics import SIGNIFICANCE_LEVEL
 
 COMMUNICATION = "communication (client participations)"
 ACCURACY = "test accuracy, %"
-PANELS = 6
-LINES = 8  # in a panel; more cannot be told apart
-NOISE = (
-    "noise.rho",
-    "noise.tau",
-    "noise.epsilon",
-    "noise.direction",
-    "noise.scope",
-    "noise.name",
-)  # may differ within a figure
+BEST_ACCURACY = f"best {ACCURACY}"
+MAX_PANELS = 6
+MAX_LINES = 8  # in a panel
+# Noise parameters, which may differ within a figure.
+NOISE_KEYS = tuple(
+    f"noise.{name}" for name in ("rho", "tau", "epsilon", "direction", "scope", "name")
+)
 
 
 def combined(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """FedCorr, Figure 4: best accuracy of other methods alone, and with FedCorr's first two stages before them."""
-    groups = [combinations(group) for group in by_setting(rows_of(frame), NOISE).values()]
-    shown = sorted(
-        (group for group in groups if group), key=lambda group: -sum(map(len, group.values()))
-    )[:2]
+    """FedCorr, Figure 4: best accuracy of methods alone and as FedCorr's final stage."""
+    groups = [combinations(group) for group in by_setting(rows_of(frame), NOISE_KEYS).values()]
+    groups.sort(key=lambda group: -sum(map(len, group.values())))
+    shown = [group for group in groups if group][:2]
     if not shown:
         raise UserError(
-            "not drawn: no setting has runs of a method and of fedcorr with method.final naming it"
+            "skipped: no setting has runs of a method and of fedcorr with method.final naming it"
         )
-    figure, axes = style.grid_of(len(shown), 3.0)
+    figure, axes = style.two_columns(len(shown), 3.0)
     for axis, group in zip(axes, shown, strict=True):
-        ticks = sorted({levels(row, "noise") for rows in group.values() for row in rows})
-        finals = sorted({final for final, _ in group})
-        for (final, alone), rows in sorted(group.items()):
-            number = finals.index(final)
-            shift = 0.08 * (
-                number - (len(finals) - 1) / 2
-            )  # side by side, so that whiskers do not hide each other
-            look = {
-                "color": style.COLOURS[number],
-                "marker": style.MARKERS[number],
-                "linestyle": ":" if alone else "-",
-            }
-            label = f"{final} alone" if alone else f"fedcorr, then {final}"
-            points = [(ticks.index(levels(row, "noise")) + shift, row) for row in rows]
-            _points(
-                axis, points, label, markerfacecolor="white" if alone else look["color"], **look
-            )
-        axis.set_xticks(range(len(ticks)), [tick.replace(", ", "\n") for tick in ticks])
-        axis.set(xlim=(-0.5, len(ticks) - 0.5), xlabel="noise", ylabel=f"best {ACCURACY}")
-        axis.set_title(caption(next(iter(group.values()))[0], "dataset", "model", "partition"))
-    style.legend_below(figure, axes)
+        _plot_combinations(axis, group)
+    style.add_legend_below(figure, axes)
     return figure
 
 
 def combinations(rows: Sequence[Row]) -> dict[tuple[str, bool], list[Row]]:
-    """(method, whether alone) to runs, for the methods that also follow on FedCorr in this setting."""
+    """Runs by (method, is_alone), for methods that ran both alone and as FedCorr's final stage."""
     found: dict[tuple[str, bool], list[Row]] = {}
     fedcorr = [row for row in rows if row["method.name"] == "fedcorr"]
-    for row in commonest(fedcorr, ["method.final"]) if fedcorr else []:
+    for row in most_frequent_variant(fedcorr, ["method.final"]) if fedcorr else []:
         found.setdefault((str(row.get("method.final")), False), []).append(row)
     for final in [final for final, _ in found]:
         alone = [row for row in rows if row["method.name"] == final]
         if alone:
-            found[final, True] = commonest(alone)
+            found[final, True] = most_frequent_variant(alone)
         else:
             del found[final, False]
     return found
 
 
-def stages(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """FedCorr, Figure 9: accuracy against communication for FedCorr, its ablations and others; stages are marked."""
-    rows = _with_curves(rows_of(frame), notes)
-    first = nearest(
-        some([row for row in rows if row["method.name"] == "fedcorr"], "of fedcorr with curve.csv")
-    )
-    group = next(group for group in by_setting(rows).values() if first in group)
-    # The stages of the run that has most of them: ablations lack some.
-    marked = max(
-        (row for row in group if row["method.name"] == "fedcorr"),
-        key=lambda row: len(stage_ends(row["curve"])),
-    )
-    figure, axes = style.grid_of(1, 4.0)
-    labels = set(variants(group))
-    _curves(
-        axes[0],
-        group,
-        sorted(labels, key=lambda label: (label.split()[0] not in ("fedcorr", "fedavg"), label)),
-        notes,
-    )
-    start = 0
-    for stage, end in stage_ends(marked["curve"]):
-        if start:
-            axes[0].axvline(start, color=style.BLACK, linestyle=":", linewidth=0.8)
-        axes[0].text(
-            (start + end) / 2,
-            1.01,
-            stage,
-            transform=axes[0].get_xaxis_transform(),
-            ha="center",
-            va="bottom",
-            fontsize=8,
+def _plot_combinations(axis: Axes, group: dict[tuple[str, bool], list[Row]]) -> None:
+    ticks = sorted({numeric_params(row, "noise") for rows in group.values() for row in rows})
+    finals = sorted({final for final, _ in group})
+    for (final, is_alone), rows in sorted(group.items()):
+        index = finals.index(final)
+        shift = 0.08 * (index - (len(finals) - 1) / 2)  # keeps error bars apart
+        points = [(ticks.index(numeric_params(row, "noise")) + shift, row) for row in rows]
+        color = style.COLORS[index]
+        _plot_means(
+            axis,
+            points,
+            f"{final} alone" if is_alone else f"fedcorr, then {final}",
+            color=color,
+            marker=style.MARKERS[index],
+            markerfacecolor="white" if is_alone else color,
+            linestyle=":" if is_alone else "-",
         )
-        start = end
+    axis.set_xticks(range(len(ticks)), [tick.replace(", ", "\n") for tick in ticks])
+    axis.set(xlim=(-0.5, len(ticks) - 0.5), xlabel="noise", ylabel=BEST_ACCURACY)
+    axis.set_title(caption(next(iter(group.values()))[0], "dataset", "model", "partition"))
+
+
+def stages(frame: pd.DataFrame, notes: list[str]) -> Figure:
+    """FedCorr, Figure 9: learning curves of FedCorr, its ablations and others, with its stages."""
+    rows = _with_curves(rows_of(frame), notes)
+    fedcorr = [row for row in rows if row["method.name"] == "fedcorr"]
+    first = best_match(require_rows(fedcorr, "of fedcorr with curve.csv"))
+    group = next(group for group in by_setting(rows).values() if first in group)
+    figure, axes = style.two_columns(1, 4.0)
+    order = sorted(
+        set(variants(group)),
+        key=lambda label: (label.split()[0] not in ("fedcorr", "fedavg"), label),
+    )
+    _plot_curves(axes[0], group, order, notes)
+    # Ablations lack stages: mark those of the run that has most.
+    ends = [stage_ends(row["curve"]) for row in fedcorr if row in group]
+    _mark_stages(axes[0], max(ends, key=len))
     axes[0].set(xlabel=COMMUNICATION, ylabel=ACCURACY)
-    figure.suptitle(caption(first, "dataset", "model", "partition", "noise"), fontsize=9)
-    style.legend_below(figure, axes)
+    figure.suptitle(caption(first))
+    style.add_legend_below(figure, axes)
     return figure
 
 
+def _mark_stages(axis: Axes, ends: Sequence[tuple[str, int]]) -> None:
+    """Write stage names above the axes, separated by vertical lines."""
+    start = 0
+    transform = axis.get_xaxis_transform()
+    for stage, end in ends:
+        if start:
+            axis.axvline(start, color=style.BLACK, linestyle=":", linewidth=0.8)
+        middle = (start + end) / 2
+        axis.text(middle, 1.01, stage, transform=transform, ha="center", va="bottom", fontsize=8)
+        start = end
+
+
 def distillation_weight(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """LSG, Figure 5: best accuracy against lambda, a line for each noise."""
-    groups: list[dict[str, list[Row]]] = []
-    for group in by_setting(rows_of(frame, "lsg"), NOISE).values():
+    """LSG, Figure 5: best accuracy against lambda, a line per noise."""
+    panels: list[dict[str, list[Row]]] = []
+    for group in by_setting(rows_of(frame, "lsg"), NOISE_KEYS).values():
         lines: dict[str, list[Row]] = {}
-        for row in commonest(group, ["method.lambda_"]):
+        for row in most_frequent_variant(group, ["method.lambda_"]):
             lines.setdefault(section_label(row, "noise"), []).append(row)
         kept = {
             label: rows
             for label, rows in lines.items()
             if len({row["method.lambda_"] for row in rows}) > 1
         }
-        groups += [kept] if kept else []
-    if not groups:
-        raise UserError("not drawn: no setting has runs of lsg with two values of method.lambda_")
-    figure, axes = style.grid_of(min(len(groups), PANELS), 2.8)
-    for axis, lines in zip(axes, groups, strict=False):
-        for number, (label, rows) in enumerate(sorted(lines.items())):
-            _points(
-                axis,
-                [(float(row["method.lambda_"]), row) for row in rows],
-                label,
-                **style.line(number, 1),
-            )
-        axis.set(xlabel="weight λ of the distillation", ylabel=f"best {ACCURACY}")
+        panels += [kept] if kept else []
+    if not panels:
+        raise UserError("skipped: no setting has runs of lsg with two values of method.lambda_")
+    figure, axes = style.two_columns(min(len(panels), MAX_PANELS), 2.8)
+    for axis, lines in zip(axes, panels, strict=False):
+        for index, (label, rows) in enumerate(sorted(lines.items())):
+            points = [(float(row["method.lambda_"]), row) for row in rows]
+            _plot_means(axis, points, label, **style.line_style(index, 1))
+        axis.set(xlabel="distillation weight λ", ylabel=BEST_ACCURACY)
         axis.set_title(caption(next(iter(lines.values()))[0], "dataset", "model", "partition"))
-    style.legend_below(figure, axes)
+    style.add_legend_below(figure, axes)
     return figure
 
 
 def curves(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """Accuracy against communication in every setting with several methods, mean and standard deviation over seeds."""
-    groups = [
-        group
-        for group in by_setting(_with_curves(rows_of(frame), notes)).values()
-        if len(set(variants(group))) > 1
-    ]
+    """Learning curves in every setting with several methods: mean and deviation over seeds."""
+    settings = by_setting(_with_curves(rows_of(frame), notes)).values()
+    groups = [(group, set(variants(group))) for group in settings]
+    groups = [(group, labels) for group, labels in groups if len(labels) > 1]
     if not groups:
-        raise UserError("not drawn: no setting has two methods with curve.csv")
-    groups.sort(
-        key=lambda group: (
-            -len(set(variants(group))),
-            caption(group[0], "dataset", "model", "partition", "noise"),
-        )
-    )
+        raise UserError("skipped: no setting has two methods with curve.csv")
+    groups.sort(key=lambda entry: (-len(entry[1]), caption(entry[0][0])))
     notes += [
-        f"no room for {caption(group[0], 'dataset', 'model', 'partition', 'noise')}; pick with KEY=VALUE"
-        for group in groups[PANELS:]
+        f"omitted {caption(group[0])} (at most {MAX_PANELS} panels); filter with KEY=VALUE"
+        for group, _ in groups[MAX_PANELS:]
     ]
-    figure, axes = style.grid_of(min(len(groups), PANELS), 3.0)
-    common = Counter(label for group in groups for label in set(variants(group)))
-    order = sorted(common, key=lambda label: (-common[label], label))
-    for axis, group in zip(axes, groups, strict=False):
-        _curves(axis, group, order, notes)
+    figure, axes = style.two_columns(min(len(groups), MAX_PANELS), 3.0)
+    counts = Counter(label for _, labels in groups for label in labels)
+    order = sorted(counts, key=lambda label: (-counts[label], label))
+    for axis, (group, _) in zip(axes, groups, strict=False):
+        _plot_curves(axis, group, order, notes)
         axis.set(xlabel=COMMUNICATION, ylabel=ACCURACY)
-        axis.set_title(
-            f"{caption(group[0], 'dataset', 'model')}\n{caption(group[0], 'partition')}\n{caption(group[0], 'noise')}"
-        )
-    style.legend_below(figure, axes)
+        sections = (("dataset", "model"), ("partition",), ("noise",))
+        axis.set_title("\n".join(caption(group[0], *names) for names in sections))
+    style.add_legend_below(figure, axes)
     return figure
 
 
 def critical_difference(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """Average ranks by best accuracy; bars join methods whose ranks are not shown to differ (Demsar, 2006)."""
-    cells: dict[Any, dict[str, list[float]]] = {}
+    """Average ranks by best accuracy. Bars join methods without significant difference.
+
+    Demsar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 7, 2006.
+    """
+    results: dict[Any, dict[str, list[float]]] = {}
     for setting, group in by_setting(rows_of(frame)).items():
         for name in sorted({row["method.name"] for row in group}):
             rows = [row for row in group if row["method.name"] == name]
-            kept = commonest(rows)
+            kept = most_frequent_variant(rows)
             if len(kept) < len(rows):
                 where = caption(rows[0], "dataset", "partition", "noise")
-                notes.append(f"{name} in {where}: only the variant with most runs counts")
-            cells.setdefault(setting, {})[name] = [float(row["summary.best"]) for row in kept]
-    found = ranks(cells)
+                notes.append(f"{name} in {where}: only the variant with most runs is ranked")
+            results.setdefault(setting, {})[name] = [float(row["summary.best"]) for row in kept]
+    found = rank_methods(results)
     if found is None or found.ranking.critical_difference is None:
         raise UserError(
-            "not drawn: ranks need two methods with two settings in common, and a difference between them"
+            "skipped: ranks need two methods with two settings in common and different results"
         )
     if found.dropped:
         notes.append(f"too few settings in common with the others: {', '.join(found.dropped)}")
-    return _rank_diagram(found)
+    return _plot_ranks(found)
 
 
-def _rank_diagram(found: Ranks) -> Figure:
-    """Ranks on a line, the best on the left, with labels below on either side."""
-    count, apart = len(found.methods), found.ranking.critical_difference or 0.0
+def _plot_ranks(found: Ranks) -> Figure:
+    """Plot the ranks on a line, the best on the left, with labels below on both sides."""
+    count, difference = len(found.methods), found.ranking.critical_difference or 0.0
     half = (count + 1) // 2
-    figure = Figure(
-        figsize=(style.WIDTH, 1.5 + 0.2 * half + 0.1 * len(found.cliques)), layout="constrained"
-    )
+    height = 1.5 + 0.2 * half + 0.1 * len(found.cliques)
+    figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
     axis = figure.subplots()
     first_label = -0.55 - 0.3 * len(found.cliques)
     axis.hlines(0, 1, count, color=style.BLACK)
     for tick in range(1, count + 1):
         axis.vlines(tick, 0, 0.15, color=style.BLACK)
         axis.text(tick, 0.25, str(tick), ha="center", va="bottom")
-    width = max(count - 1, apart)
-    for place, (method, rank) in enumerate(zip(found.methods, found.ranks, strict=True)):
-        left = place < half
-        height = first_label - 0.5 * (place if left else count - 1 - place)
+    width = max(count - 1, difference)
+    for index, (method, rank) in enumerate(zip(found.methods, found.ranks, strict=True)):
+        left = index < half
+        y = first_label - 0.5 * (index if left else count - 1 - index)
         end = 1 - 0.05 * width if left else count + 0.05 * width
-        axis.plot([rank, rank, end], [0, height, height], color=style.BLACK, linewidth=0.8)
+        axis.plot([rank, rank, end], [0, y, y], color=style.BLACK, linewidth=0.8)
         axis.plot([rank], [0], marker="o", color=style.BLUE)
         label = f"{method}  {rank:.2f} " if left else f" {rank:.2f}  {method}"
-        axis.text(end, height, label, ha="right" if left else "left", va="center")
-    for number, (first, last) in enumerate(found.cliques):
+        axis.text(end, y, label, ha="right" if left else "left", va="center")
+    for index, (first, last) in enumerate(found.cliques):
         ends = [found.ranks[first] - 0.01 * width, found.ranks[last] + 0.01 * width]
-        axis.plot(ends, [-0.3 - 0.3 * number] * 2, color=style.RED, linewidth=3)
-    axis.plot([1, 1 + apart], [1.2, 1.2], color=style.BLACK, marker="|")
-    chi_square = f"Friedman p = {found.ranking.p:.2g} over {found.ranking.num_settings} settings"
-    axis.text(
-        1,
-        1.4,
-        f"critical difference at {SIGNIFICANCE_LEVEL:g}: {apart:.2f}; {chi_square}",
-        ha="left",
-        va="bottom",
-    )
+        axis.plot(ends, [-0.3 - 0.3 * index] * 2, color=style.RED, linewidth=3)
+    axis.plot([1, 1 + difference], [1.2, 1.2], color=style.BLACK, marker="|")
+    friedman = f"Friedman p = {found.ranking.p:.2g} over {found.ranking.num_settings} settings"
+    title = f"critical difference at {SIGNIFICANCE_LEVEL:g}: {difference:.2f}; {friedman}"
+    axis.text(1, 1.4, title, ha="left", va="bottom")
     axis.set(xlim=(1 - 0.45 * width, 1 + 1.45 * width), ylim=(first_label - 0.5 * half, 2.0))
     axis.axis("off")
     return figure
@@ -265,28 +242,29 @@ def _with_curves(rows: Iterable[Row], notes: list[str]) -> list[Row]:
     return kept
 
 
-def _curves(axis: Axes, rows: Sequence[Row], order: Sequence[str], notes: list[str]) -> None:
-    """A line per variant, with a band where there are several seeds. A label's place in `order` gives its looks."""
+def _plot_curves(axis: Axes, rows: Sequence[Row], order: Sequence[str], notes: list[str]) -> None:
+    """Plot a line per variant, with a band if it has several seeds.
+
+    The index of a variant in `order` determines its line style.
+    """
     lines: dict[str, list[Row]] = {}
     for label, row in zip(variants(rows), rows, strict=True):
         lines.setdefault(label, []).append(row)
-    ordered = sorted(lines, key=order.index)
-    if ordered[LINES:]:
-        notes.append(
-            f"no room for {', '.join(ordered[LINES:])}; pick with method.name=NAME,... or method.KEY=VALUE"
-        )
-    for label in ordered[:LINES]:
-        drawn = band([row["curve"] for row in lines[label]])
-        look = style.line(order.index(label), len(drawn.x))
-        axis.plot(drawn.x, drawn.centre, label=label, **look)
-        if drawn.spread is not None:
-            low, high = drawn.centre - drawn.spread, drawn.centre + drawn.spread
-            axis.fill_between(drawn.x, low, high, color=look["color"], alpha=0.2, linewidth=0)
+    labels = sorted(lines, key=order.index)
+    if labels[MAX_LINES:]:
+        omitted = ", ".join(labels[MAX_LINES:])
+        notes.append(f"omitted {omitted} (at most {MAX_LINES} lines); filter with method.KEY=VALUE")
+    for label in labels[:MAX_LINES]:
+        band = curve_band([row["curve"] for row in lines[label]])
+        look = style.line_style(order.index(label), len(band.x))
+        axis.plot(band.x, band.mean, label=label, **look)
+        if band.std is not None:
+            low, high = band.mean - band.std, band.mean + band.std
+            axis.fill_between(band.x, low, high, color=look["color"], alpha=0.2, linewidth=0)
 
 
-def _points(axis: Axes, points: Iterable[tuple[float, Row]], label: str, **look: Any) -> None:
-    """Means over seeds at some places, with whiskers of one standard deviation."""
-    x, centre, spread = over_seeds(
-        (place, 100 * float(row["summary.best"])) for place, row in points
-    )
-    axis.errorbar(x, centre, yerr=spread, capsize=2, label=label, **look)
+def _plot_means(axis: Axes, points: Iterable[tuple[float, Row]], label: str, **look: Any) -> None:
+    """Plot the mean best accuracy over seeds at each x, with the standard deviation."""
+    found = mean_std_by_x((x, 100 * float(row["summary.best"])) for x, row in points)
+    x, means, stds = zip(*found, strict=True)
+    axis.errorbar(x, means, yerr=stds, capsize=2, label=label, **look)

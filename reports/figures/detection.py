@@ -1,8 +1,8 @@
-"""Figures of what a method learns about the noise: FedCorr's LID scores, levels and labels, Fed-CNML's neighbours."""
+"""Figures of noise detection: FedCorr's LID scores and labels, Fed-CNML's neighbors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,289 +12,281 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from methods.core.errors import UserError
+from methods.toolkit.mixture import split_by_gmm
 from reports.figures import style
 from reports.figures.extract import (
-    COUNTS,
-    Entry,
-    Scene,
-    fitted_mixture,
-    iterations,
+    DETECTION_COUNTS,
+    Array,
+    JournalEntry,
+    NoiseEstimate,
+    Scenario,
     label_confusions,
+    lid_iterations,
     mixture_densities,
     noise_estimate,
     read_journal,
-    read_scene,
-    transition_shares,
+    read_scenario,
+    row_percentages,
 )
-from reports.figures.scenarios import colour_bar, heat_map
-from reports.figures.select import PAPER, Row, caption, nearest, nearness, rows_of, settings, some
+from reports.figures.scenarios import add_color_bar, plot_heat_map
+from reports.figures.select import (
+    PAPER_SETTING,
+    Row,
+    best_match,
+    caption,
+    preference_key,
+    require_rows,
+    rows_of,
+    settings,
+)
 
-LID, CUMULATIVE = "LID score", "cumulative LID score"
-RATE = "wrong labels, %"
+LID, CUMULATIVE_LID = "LID score", "cumulative LID score"
+NOISE_RATE = "noise rate, %"
+NUM_NEIGHBORS = "number of neighbors"
 Fit = Mapping[str, Any]  # means, variances and weights of a mixture
 
 
 def lid_scores(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """FedCorr, Figure 3: LID and cumulative LID after the last iteration: mixtures, and both against the noise."""
-    row = nearest(_told(frame, "fedcorr", "cumulative_lid", notes))
-    scene, last = row["scene"], iterations(row["journal"])[-1]
+    """FedCorr, Figure 3: LID and cumulative LID of the last iteration, with mixtures."""
+    row = best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
+    last = lid_iterations(row["journal"])[-1]
     figure, axes = style.panels(2, 2, 2.3, sharex="col")
-    for (upper, lower), name in zip(axes.T, (LID, CUMULATIVE), strict=True):
-        density(upper, *_scores(last, name, row["seed"]), scene)
-        _against_noise(lower, _scores(last, name, row["seed"])[0], scene)
-        lower.set_xlabel(name)
-    axes[0, 0].set_ylabel("density")
-    axes[1, 0].set_ylabel(RATE)
-    figure.suptitle(
-        f"{caption(row, 'dataset', 'model', 'partition', 'noise')}; iteration {last['iteration']}",
-        fontsize=9,
-    )
-    style.legend_below(figure, list(axes.flat))
-    return figure
+    for column, score in zip(axes.T, (LID, CUMULATIVE_LID), strict=True):
+        _plot_scores(column, last, score, row)
+    figure.suptitle(f"{caption(row)}; iteration {last['iteration']}")
+    return _finish_scores(figure, axes)
 
 
 def lid_by_model(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """FedCorr, Figure 5: cumulative LID after the last iteration, one column per architecture."""
-    rows = _told(frame, "fedcorr", "cumulative_lid", notes)
-    first, same = nearest(rows), ("dataset", "partition", "noise")
+    """FedCorr, Figure 5: cumulative LID of the last iteration, one column per model."""
+    rows = _require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes)
+    first, shared = best_match(rows), ("dataset", "partition", "noise")
     shown: dict[str, Row] = {}
-    for row in sorted(rows, key=nearness):
-        if settings(row, same) == settings(first, same):
+    for row in sorted(rows, key=preference_key):
+        if settings(row, shared) == settings(first, shared):
             shown.setdefault(row["model.name"], row)
-    figure, axes = style.panels(
-        2, len(shown), 2.3, width=style.WIDTH if len(shown) > 1 else 4.0, sharex="col"
-    )
-    for (upper, lower), row in zip(axes.T, shown.values(), strict=True):
-        scene, last = row["scene"], iterations(row["journal"])[-1]
-        density(upper, *_scores(last, CUMULATIVE, row["seed"]), scene)
-        _against_noise(lower, _scores(last, CUMULATIVE, row["seed"])[0], scene)
-        upper.set_title(row["model.name"])
-        lower.set_xlabel(CUMULATIVE)
-    axes[0, 0].set_ylabel("density")
-    axes[1, 0].set_ylabel(RATE)
-    figure.suptitle(caption(first, "dataset", "partition", "noise"), fontsize=9)
-    style.legend_below(figure, list(axes.flat))
-    return figure
+    width = style.WIDTH if len(shown) > 1 else 4.0
+    figure, axes = style.panels(2, len(shown), 2.3, width=width, sharex="col")
+    for column, row in zip(axes.T, shown.values(), strict=True):
+        _plot_scores(column, lid_iterations(row["journal"])[-1], CUMULATIVE_LID, row)
+        column[0].set_title(row["model.name"])
+    figure.suptitle(caption(first, *shared))
+    return _finish_scores(figure, axes)
 
 
 def lid_by_iteration(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """FedCorr, Figure 6: both scores in every iteration of the pre-processing, with the mixtures."""
-    row = nearest(_told(frame, "fedcorr", "cumulative_lid", notes))
-    scene, ends = row["scene"], iterations(row["journal"], at_most=5)
-    figure, axes = style.panels(
-        2, len(ends), 2.1, width=max(4.0, min(style.WIDTH, 2.4 * len(ends)))
-    )
-    for column, entry in zip(axes.T, ends, strict=True):
-        for axis, name in zip(column, (LID, CUMULATIVE), strict=True):
-            density(axis, *_scores(entry, name, row["seed"]), scene)
-            axis.set_xlabel(name if len(ends) <= 3 else name.removesuffix(" score"))
+    """FedCorr, Figure 6: both scores with mixtures in up to five pre-processing iterations."""
+    row = best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
+    entries = lid_iterations(row["journal"], at_most=5)
+    width = max(4.0, min(style.WIDTH, 2.4 * len(entries)))
+    figure, axes = style.panels(2, len(entries), 2.1, width=width)
+    for column, entry in zip(axes.T, entries, strict=True):
+        for axis, score in zip(column, (LID, CUMULATIVE_LID), strict=True):
+            plot_score_density(axis, *_scores(entry, score, row["seed"]), row["scenario"])
+            axis.set_xlabel(score if len(entries) <= 3 else score.removesuffix(" score"))
         column[0].set_title(f"iteration {entry['iteration']}")
     for axis in axes[:, 0]:
         axis.set_ylabel("density")
-    figure.suptitle(caption(row, "dataset", "model", "partition", "noise"), fontsize=9)
-    style.legend_below(figure, list(axes.flat))
+    figure.suptitle(caption(row))
+    style.add_legend_below(figure, list(axes.flat))
     return figure
 
 
 def noise_levels(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """FedCorr, Figure 7: estimated and true noise levels, and how each identified client's samples were divided."""
-    row = nearest(_told(frame, "fedcorr", "cumulative_lid", notes))
-    told = noise_estimate(row["journal"], row["scene"])
-    places = np.arange(len(told.clients))
-    figure, axes = style.panels(2 if told.detection else 1, 1, 2.6, sharex=True)
-    upper = axes[0, 0]
-    every = max(1, len(places) // 25)
-    upper.plot(places, told.before, color=style.BLACK, linestyle=":", label="true, before training")
-    if told.after is not None:
-        upper.plot(
-            places,
-            told.after,
-            color=style.ORANGE,
-            linestyle="-",
-            marker="s",
-            markevery=every,
-            label="true, after pre-processing",
-        )
-    upper.plot(
-        places,
-        told.estimated,
-        color=style.GREEN,
-        linestyle="--",
-        marker="^",
-        markevery=every,
-        label="estimated",
-    )
-    upper.set(ylabel=RATE, ylim=(-2, 100), xlim=(-1, len(places)))
-    upper.xaxis.set_major_locator(MaxNLocator(integer=True))
-    found = f"{told.found} of {told.noisy} noisy clients found, {told.mistaken} clean ones mistaken for noisy"
-    upper.set_title(
-        f"{caption(row, 'dataset', 'model', 'partition', 'noise')}\n{found}", loc="left"
-    )
-    upper.legend(loc="upper left")
-    if told.detection:
-        lower, bottom = axes[1, 0], np.zeros(len(places))
-        looks = ((style.BLUE, ""), (style.RED, "////"), (style.ORANGE, "...."), ("#DDDDDD", ""))
-        counts = np.array(
-            [told.detection.get(int(k), [0] * len(COUNTS)) for k in told.clients], dtype=float
-        )
-        for number, (colour, hatch) in enumerate(looks):
-            lower.bar(
-                places,
-                counts[:, number],
-                bottom=bottom,
-                color=colour,
-                hatch=hatch,
-                edgecolor="white",
-                linewidth=0.2,
-                label=COUNTS[number],
-            )
-            bottom += counts[:, number]
-        lower.set(ylabel="samples of the client")
-    axes[-1, 0].set_xlabel(
-        "client, in order of its true noise"
-        + (" (without bar: held to be clean)" if told.detection else "")
-    )
-    if told.detection:
-        style.legend_below(figure, [axes[1, 0]])
+    """FedCorr, Figure 7: estimated and true noise rates, and the detection of noisy samples."""
+    row = best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
+    estimate = noise_estimate(row["journal"], row["scenario"])
+    figure, axes = style.panels(2 if estimate.detection else 1, 1, 2.6, sharex=True)
+    upper, lower = axes[0, 0], axes[-1, 0]
+    _plot_noise_rates(upper, estimate)
+    detected = f"detected {estimate.true_positives} of {estimate.num_noisy} noisy clients"
+    title = f"{caption(row)}\n{detected}; {estimate.false_positives} false positives"
+    upper.set_title(title, loc="left")
+    label = "client, sorted by true noise rate"
+    if estimate.detection:
+        _plot_sample_detection(lower, estimate)
+        label += " (no bar: predicted clean)"
+        style.add_legend_below(figure, [lower])
+    lower.set_xlabel(label)
     return figure
 
 
 def label_correction(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """FedCorr, Figure 8: true against working labels before training and after each stage, over all clients."""
-    row = nearest(_told(frame, "fedcorr", "label_confusion", notes))
-    shown = label_confusions(row["journal"], row["scene"])
+    """FedCorr, Figure 8: true classes against labels before training and after each stage.
+
+    The paper shows the first five clients. The journal has the sum over all clients.
+    """
+    row = best_match(_require_runs_with_key(frame, "fedcorr", "label_confusion", notes))
+    shown = label_confusions(row["journal"], row["scenario"])
     figure, axes = style.panels(1, len(shown), 2.8)
     for axis, (title, counts) in zip(axes[0], shown, strict=True):
-        heat_map(axis, transition_shares(counts))
-        axis.set_title(f"{title}\n{100 * np.trace(counts) / counts.sum():.1f} % right")
+        plot_heat_map(axis, row_percentages(counts))
+        axis.set_title(f"{title}\naccuracy {100 * np.trace(counts) / counts.sum():.1f} %")
         axis.set_xlabel("label")
     axes[0, 0].set_ylabel("true class")
-    colour_bar(figure, list(axes[0]))
-    figure.suptitle(
-        f"{caption(row, 'dataset', 'model', 'partition', 'noise')}; all clients", fontsize=9
-    )
+    add_color_bar(figure, list(axes[0]))
+    figure.suptitle(f"{caption(row)}; all clients")
     return figure
 
 
-def neighbours_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """Fed-CNML, Figure 2: neighbours of the clients against their noise, and FedCorr's LID scores in the same scene."""
-    row = nearest(_told(frame, "fedcnml", "eta", notes), PAPER | {"noise.rho": "0.4"})
-    rivals = _with(
-        frame[frame["scene.hash"] == row["scene.hash"]], "fedcorr", "cumulative_lid", notes
-    )
-    if not rivals:
-        notes.append("without its right half: no run of fedcorr in the same scene")
-    figure, axes = style.grid_of(2 if rivals else 1, 2.6)
-    _against_noise(axes[0], _neighbours(row), row["scene"])
-    axes[0].set(xlabel="neighbours of the client (fedcnml)", ylabel=RATE)
-    axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    if rivals:
-        _against_noise(
-            axes[1], np.asarray(iterations(nearest(rivals)["journal"])[-1]["lid"]), row["scene"]
-        )
+def neighbors_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
+    """Fed-CNML, Figure 2: neighbors of the clients against their noise rate, beside LID scores.
+
+    The LID scores are those of a FedCorr run in the same scenario.
+    """
+    rows = _require_runs_with_key(frame, "fedcnml", "eta", notes)
+    row = best_match(rows, PAPER_SETTING | {"noise.rho": "0.4"})
+    same_scenario = frame[frame["scene.hash"] == row["scene.hash"]]
+    fedcorr = _runs_with_key(same_scenario, "fedcorr", "cumulative_lid", notes)
+    if not fedcorr:
+        notes.append("right panel omitted: no run of fedcorr in the same scenario")
+    figure, axes = style.two_columns(2 if fedcorr else 1, 2.6)
+    _plot_neighbors(axes[0], row)
+    axes[0].set_xlabel(f"{NUM_NEIGHBORS} (fedcnml)")
+    if fedcorr:
+        last = lid_iterations(best_match(fedcorr)["journal"])[-1]
+        _plot_against_noise(axes[1], np.asarray(last["lid"]), row["scenario"])
         axes[1].set_xlabel("LID score (fedcorr, last iteration)")
-    figure.suptitle(caption(row, "dataset", "model", "partition", "noise"), fontsize=9)
-    style.legend_below(figure, axes)
+    figure.suptitle(caption(row))
+    style.add_legend_below(figure, axes)
     return figure
 
 
-def neighbours_by_noise(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """Fed-CNML, Figure 3: the same for several shares of noisy clients."""
-    rows = _told(frame, "fedcnml", "eta", notes)
-    first = nearest(rows)
+def neighbors_by_noise(frame: pd.DataFrame, notes: list[str]) -> Figure:
+    """Fed-CNML, Figure 3: neighbors against noise rate, a panel per noise setting."""
+    rows = _require_runs_with_key(frame, "fedcnml", "eta", notes)
+    first, shared = best_match(rows), ("dataset", "partition")
     shown: dict[str, Row] = {}
-    for row in sorted(rows, key=nearness):
-        if settings(row, ("dataset", "partition")) == settings(
-            first, ("dataset", "partition")
-        ) and row.get("noise.rho"):
+    for row in sorted(rows, key=preference_key):
+        if settings(row, shared) == settings(first, shared) and row.get("noise.rho"):
             shown.setdefault(caption(row, "noise"), row)
-    some(list(shown.values()), "of fedcnml with noise.rho above 0")
-    figure, axes = style.grid_of(min(len(shown), 4), 2.4)
+    require_rows(list(shown.values()), "of fedcnml with noise.rho above 0")
+    figure, axes = style.two_columns(min(len(shown), 4), 2.4)
     for axis, title in zip(axes, sorted(shown), strict=False):
-        _against_noise(axis, _neighbours(shown[title]), shown[title]["scene"])
-        axis.set(title=title, xlabel="neighbours of the client", ylabel=RATE)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.suptitle(caption(first, "dataset", "model", "partition"), fontsize=9)
-    style.legend_below(figure, axes)
+        _plot_neighbors(axis, shown[title])
+        axis.set_title(title)
+    figure.suptitle(caption(first, "dataset", "model", "partition"))
+    style.add_legend_below(figure, axes)
     return figure
 
 
-def _told(frame: pd.DataFrame, method: str, key: str, notes: list[str]) -> Sequence[Row]:
-    """The method's runs whose journal has the key, with their journal and scene."""
-    return some(_with(frame, method, key, notes), f"of {method} with {key} in its journal")
+def _require_runs_with_key(
+    frame: pd.DataFrame, method: str, key: str, notes: list[str]
+) -> Sequence[Row]:
+    """The runs of the method whose journal has the key, with journal and scenario."""
+    runs = _runs_with_key(frame, method, key, notes)
+    return require_rows(runs, f"of {method} with {key} in its journal")
 
 
-def _with(frame: pd.DataFrame, method: str, key: str, notes: list[str]) -> list[Row]:
-    """As above, possibly none. A run with a damaged file is left out and noted."""
+def _runs_with_key(frame: pd.DataFrame, method: str, key: str, notes: list[str]) -> list[Row]:
+    """As `_require_runs_with_key`, but may be empty. Damaged files are noted."""
     kept = []
     for row in rows_of(frame, method):
         try:
             journal = read_journal(row["run_dir"])
             if any(key in entry for entry in journal):
-                kept.append(row | {"journal": journal, "scene": read_scene(row["run_dir"])})
+                kept.append(row | {"journal": journal, "scenario": read_scenario(row["run_dir"])})
         except UserError as error:
             notes.append(str(error))
     return kept
 
 
-def _neighbours(row: Row) -> np.ndarray:
-    return np.asarray(next(entry["eta"] for entry in row["journal"] if "eta" in entry))
-
-
-def _scores(entry: Entry, name: str, seed: int) -> tuple[np.ndarray, Fit]:
-    """A score of every client and its mixture: the method's own for the cumulative LID, one fitted alike for LID."""
-    if name == CUMULATIVE:
+def _scores(entry: JournalEntry, score: str, seed: int) -> tuple[Array, Fit]:
+    """Scores of all clients and a mixture: FedCorr's own for cumulative LID, a new one for LID."""
+    if score == CUMULATIVE_LID:
         return np.asarray(entry["cumulative_lid"]), entry["mixture"]
     values = np.asarray(entry["lid"])
-    return values, fitted_mixture(values, seed)
+    fit = split_by_gmm(values, seed)
+    return values, {"means": fit.means, "variances": fit.variances, "weights": fit.weights}
 
 
-def density(axis: Axes, values: np.ndarray, fit: Fit, scene: Scene) -> None:
-    """Histogram of clean and noisy clients, stacked to an area of 1, under the components of the mixture."""
-    noisy = scene["client_level"] > 0
+def _plot_scores(column: Iterable[Axes], entry: JournalEntry, score: str, row: Row) -> None:
+    """Plot the density of a score above its relation to the noise rate."""
+    upper, lower = column
+    values, fit = _scores(entry, score, row["seed"])
+    plot_score_density(upper, values, fit, row["scenario"])
+    _plot_against_noise(lower, values, row["scenario"])
+    lower.set_xlabel(score)
+
+
+def _finish_scores(figure: Figure, axes: Array) -> Figure:
+    axes[0, 0].set_ylabel("density")
+    axes[1, 0].set_ylabel(NOISE_RATE)
+    style.add_legend_below(figure, list(axes.flat))
+    return figure
+
+
+def plot_score_density(axis: Axes, values: Array, fit: Fit, scenario: Scenario) -> None:
+    """Plot a stacked histogram of clean and noisy clients with area 1, and the mixture."""
     low, high = values.min(), values.max() if np.ptp(values) else values.min() + 1
     edges = np.linspace(low, high, int(np.clip(len(values) // 5, 8, 20)) + 1)
     weight = 1 / (len(values) * (edges[1] - edges[0]))
     bottom = np.zeros(len(edges) - 1)
-    for kind, look, hatch, label in (
-        (~noisy, style.CLEAN, "", "clean clients"),
-        (noisy, style.NOISY, "////", "noisy clients"),
-    ):
-        share = weight * np.histogram(values[kind], edges)[0]
+    for members, look, label in _client_kinds(scenario):
+        heights = weight * np.histogram(values[members], edges)[0]
+        hatch = "////" if look is style.NOISY else ""
         axis.bar(
-            edges[:-1],
-            share,
-            np.diff(edges),
-            bottom,
-            align="edge",
-            color=look["color"],
-            alpha=0.55,
-            hatch=hatch,
-            edgecolor="white",
-            label=label,
-        )
-        bottom += share
+            edges[:-1], heights, np.diff(edges), bottom, align="edge", color=look["color"],
+            alpha=0.55, hatch=hatch, edgecolor="white", label=label,
+        )  # fmt: skip
+        bottom += heights
     margin = 0.15 * (high - low)
     x = np.linspace(low - margin, high + margin, 400)
-    held_clean, held_noisy = mixture_densities(x, fit)
-    axis.plot(x, held_clean, color=style.BLACK, linestyle="-", label="mixture, held clean")
-    axis.plot(x, held_noisy, color=style.BLACK, linestyle="--", label="mixture, held noisy")
-    axis.set_ylim(0, 1.06 * max(bottom.max(), held_clean.max(), held_noisy.max()))
+    densities = mixture_densities(x, fit)
+    for density, dashes, kind in zip(densities, ("-", "--"), ("clean", "noisy"), strict=True):
+        label = f"mixture, {kind} component"
+        axis.plot(x, density, color=style.BLACK, linestyle=dashes, label=label)
+    axis.set_ylim(0, 1.06 * max(bottom.max(), densities.max()))
 
 
-def _against_noise(axis: Axes, values: np.ndarray, scene: Scene) -> None:
-    noisy = scene["client_level"] > 0
-    for kind, look, label in (
-        (~noisy, style.CLEAN, "clean clients"),
-        (noisy, style.NOISY, "noisy clients"),
-    ):
+def _plot_against_noise(axis: Axes, values: Array, scenario: Scenario) -> None:
+    rates = 100 * scenario["client_rate"]
+    for members, look, label in _client_kinds(scenario):
         axis.scatter(
-            values[kind],
-            100 * scene["client_rate"][kind],
-            s=16,
-            alpha=0.8,
-            linewidths=0,
-            label=label,
-            **look,
+            values[members], rates[members], s=16, alpha=0.8, linewidths=0, label=label, **look
         )
     axis.set_ylim(-4, 104)
+
+
+def _client_kinds(scenario: Scenario) -> Iterator[tuple[Array, dict[str, Any], str]]:
+    """Mask, style and label of the clean and of the noisy clients."""
+    is_noisy = scenario["client_level"] > 0
+    yield ~is_noisy, style.CLEAN, "clean clients"
+    yield is_noisy, style.NOISY, "noisy clients"
+
+
+def _plot_neighbors(axis: Axes, row: Row) -> None:
+    counts = np.asarray(next(entry["eta"] for entry in row["journal"] if "eta" in entry))
+    _plot_against_noise(axis, counts, row["scenario"])
+    axis.set(xlabel=NUM_NEIGHBORS, ylabel=NOISE_RATE)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _plot_noise_rates(axis: Axes, estimate: NoiseEstimate) -> None:
+    x = np.arange(len(estimate.clients))
+    every = max(1, len(x) // 25)
+    axis.plot(x, estimate.before, color=style.BLACK, linestyle=":", label="true, given labels")
+    for values, label, color, look in (
+        (estimate.after, "true, after pre-processing", style.ORANGE, "s-"),
+        (estimate.estimated, "estimated", style.GREEN, "^--"),
+    ):
+        if values is not None:
+            axis.plot(x, values, look, color=color, markevery=every, label=label)
+    axis.set(ylabel=NOISE_RATE, ylim=(-2, 100), xlim=(-1, len(x)))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.legend(loc="upper left")
+
+
+def _plot_sample_detection(axis: Axes, estimate: NoiseEstimate) -> None:
+    """Plot stacked counts of true and false positives and negatives per client."""
+    none = [0] * len(DETECTION_COUNTS)
+    counts = np.array([estimate.detection.get(int(k), none) for k in estimate.clients], dtype=float)
+    bottom = np.zeros(len(counts))
+    fills = ((style.BLUE, ""), (style.RED, "////"), (style.ORANGE, "...."), ("#DDDDDD", ""))
+    for label, heights, (color, hatch) in zip(DETECTION_COUNTS, counts.T, fills, strict=True):
+        axis.bar(
+            np.arange(len(counts)), heights, bottom=bottom, color=color, hatch=hatch,
+            edgecolor="white", linewidth=0.2, label=label,
+        )  # fmt: skip
+        bottom += heights
+    axis.set(ylabel="samples of the client")

@@ -1,12 +1,12 @@
-"""Records into the numbers that are drawn: pure functions on what a run left on disk. Shares become percentages."""
+"""Data of the figures, from the files of run directories. Fractions become percentages."""
 
 from __future__ import annotations
 
 import io
 import json
 import math
-import warnings
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,33 +14,33 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from methods.core.errors import UserError
 from reports.frame.statistics import Ranking, mean, ranking, sample_std
 
-Scene = Mapping[str, np.ndarray]
-Entry = Mapping[str, Any]  # a line of the journal
-COUNTS = ("true positives", "false positives", "false negatives", "true negatives")
+Array = NDArray[Any]
+Scenario = Mapping[str, Array]
+JournalEntry = Mapping[str, Any]
+SCENARIO_ARRAYS = ("clean_counts", "client_rate", "client_level", "transition")
+DETECTION_COUNTS = ("true positives", "false positives", "false negatives", "true negatives")
 
 
-def read_scene(folder: Path) -> Scene:
+def read_scenario(run_dir: Path) -> Scenario:
     """The arrays of scene.npz."""
-    path = folder / "scene.npz"
+    path = run_dir / "scene.npz"
     try:
         with np.load(io.BytesIO(path.read_bytes())) as file:
-            return {
-                name: file[name]
-                for name in ("clean_counts", "client_rate", "client_level", "transition")
-            }
+            return {name: file[name] for name in SCENARIO_ARRAYS}
     except FileNotFoundError:
         raise UserError(f"{path}: missing; left out") from None
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: damaged ({type(error).__name__}); left out") from error
 
 
-def read_journal(folder: Path) -> list[Entry]:
-    """The lines of journal.jsonl; none when the method wanted nothing kept."""
-    path = folder / "journal.jsonl"
+def read_journal(run_dir: Path) -> list[JournalEntry]:
+    """The entries of journal.jsonl; empty if the method wrote none."""
+    path = run_dir / "journal.jsonl"
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except FileNotFoundError:
@@ -49,108 +49,87 @@ def read_journal(folder: Path) -> list[Entry]:
         raise UserError(f"{path}: damaged ({type(error).__name__}); left out") from error
 
 
-def partition_counts(scene: Scene, by_size: bool = False) -> np.ndarray:
-    """(clients, classes) samples by true class; the clients in their own order, or the smallest first."""
-    counts = scene["clean_counts"]
-    return counts[np.argsort(counts.sum(axis=1), kind="stable")] if by_size else counts
+def sort_by_size(counts: Array) -> Array:
+    """Rows of (clients, classes) sample counts, smallest client first."""
+    return counts[np.argsort(counts.sum(axis=1), kind="stable")]
 
 
-def transition_shares(counts: np.ndarray | Sequence[Sequence[int]]) -> np.ndarray:
-    """Counts true -> given label as percentages of the true class; a class without samples has zeros."""
+def row_percentages(counts: Array | Sequence[Sequence[int]]) -> Array:
+    """Each count as a percentage of its row; zeros for an empty row."""
     table = np.asarray(counts, dtype=float)
-    return 100 * table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    percentages: Array = 100 * table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    return percentages
 
 
-def iterations(journal: Sequence[Entry], at_most: int | None = None) -> list[Entry]:
-    """The ends of FedCorr's pre-processing iterations; of too many the first, the last and some evenly between them."""
+def lid_iterations(
+    journal: Sequence[JournalEntry], at_most: int | None = None
+) -> list[JournalEntry]:
+    """Entries of FedCorr's pre-processing iterations, thinned evenly to `at_most`."""
     found = [entry for entry in journal if "cumulative_lid" in entry]
     if at_most is None or len(found) <= at_most:
         return found
     return [found[round(step)] for step in np.linspace(0, len(found) - 1, at_most)]
 
 
-def fitted_mixture(values: np.ndarray, seed: int) -> dict[str, np.ndarray]:
-    """A mixture of two Gaussians as FedCorr fits it, in ascending order of the means."""
-    from sklearn.mixture import GaussianMixture  # takes a second that other figures need not spend
-
-    if len(values) < 2 or np.ptp(values) == 0:
-        return {
-            "means": np.full(2, values.mean()),
-            "variances": np.zeros(2),
-            "weights": np.array([1.0, 0.0]),
-        }
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # a fit that did not converge is drawn as it is, as the method would use it
-        model = GaussianMixture(2, random_state=seed).fit(values[:, None])
-    order = np.argsort(model.means_.ravel(), kind="stable")
-    parts = {"means": model.means_, "variances": model.covariances_, "weights": model.weights_}
-    return {name: part.ravel()[order] for name, part in parts.items()}
-
-
-def mixture_densities(x: np.ndarray, mixture: Mapping[str, Any]) -> np.ndarray:
-    """(2, len(x)): both components of a fitted mixture, each times its weight; 0 for a component without spread."""
-    parts = []
-    for centre, variance, weight in zip(
+def mixture_densities(x: Array, mixture: Mapping[str, Any]) -> Array:
+    """(2, len(x)) weighted densities of both components; 0 for a component without variance."""
+    densities = []
+    for center, variance, weight in zip(
         mixture["means"], mixture["variances"], mixture["weights"], strict=True
     ):
         scale = weight / math.sqrt(2 * math.pi * variance) if variance > 0 else 0.0
-        parts.append(scale * np.exp(-((x - centre) ** 2) / (2 * variance or 1.0)))
-    return np.stack(parts)
+        densities.append(scale * np.exp(-((x - center) ** 2) / (2 * variance or 1.0)))
+    return np.stack(densities)
 
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """Client by client in ascending order of the true noise. All in percent but the counts."""
+    """FedCorr's noise estimate. Arrays are percentages per client, sorted by true noise rate."""
 
-    clients: np.ndarray
-    before: np.ndarray  # wrong labels as given
-    estimated: np.ndarray
-    after: (
-        np.ndarray | None
-    )  # wrong labels after the last pre-processing iteration; None where the record has none
-    detection: Mapping[int, Sequence[int]]  # client: COUNTS of its samples
-    found: int  # noisy clients that were identified
-    noisy: int
-    mistaken: int  # clean clients that were taken for noisy
+    clients: Array
+    before: Array  # noise rate of the given labels
+    estimated: Array
+    after: Array | None  # noise rate after the last pre-processing iteration, if recorded
+    detection: Mapping[int, Sequence[int]]  # client -> DETECTION_COUNTS of its samples
+    true_positives: int  # noisy clients that are predicted noisy
+    num_noisy: int
+    false_positives: int  # clean clients that are predicted noisy
 
 
-def noise_estimate(journal: Sequence[Entry], scene: Scene) -> NoiseEstimate:
-    """What FedCorr knew at the end of its pre-processing beside the truth; the journal must have an iteration."""
-    ends = iterations(journal)
-    last, truth = ends[-1], scene["client_level"] > 0
-    order = np.argsort(scene["client_rate"], kind="stable")
-    known = [
-        entry for entry in ends if "label_noise" in entry
-    ]  # an iteration that changed no label repeats none
-    taken = np.zeros(len(truth), dtype=bool)
-    taken[list(last["noisy"])] = True
+def noise_estimate(journal: Sequence[JournalEntry], scenario: Scenario) -> NoiseEstimate:
+    """Estimate after the last pre-processing iteration. The journal must have an iteration."""
+    iterations = lid_iterations(journal)
+    last, is_noisy = iterations[-1], scenario["client_level"] > 0
+    order = np.argsort(scenario["client_rate"], kind="stable")
+    # An iteration that changed no label does not repeat the noise rates.
+    rates = [entry["label_noise"] for entry in iterations if "label_noise" in entry]
+    predicted = np.zeros(len(is_noisy), dtype=bool)
+    predicted[list(last["noisy"])] = True
     return NoiseEstimate(
         clients=order,
-        before=100 * scene["client_rate"][order],
+        before=100 * scenario["client_rate"][order],
         estimated=100 * np.asarray(last["noise_levels"])[order],
-        after=100 * np.asarray(known[-1]["label_noise"])[order] if known else None,
+        after=100 * np.asarray(rates[-1])[order] if rates else None,
         detection={row[0]: row[1:] for row in last.get("sample_detection", ())},
-        found=int((taken & truth).sum()),
-        noisy=int(truth.sum()),
-        mistaken=int((taken & ~truth).sum()),
+        true_positives=int((predicted & is_noisy).sum()),
+        num_noisy=int(is_noisy.sum()),
+        false_positives=int((predicted & ~is_noisy).sum()),
     )
 
 
-def label_confusions(journal: Sequence[Entry], scene: Scene) -> list[tuple[str, np.ndarray]]:
-    """Counts true -> label, as given and after every stage that changed labels."""
+def label_confusions(
+    journal: Sequence[JournalEntry], scenario: Scenario
+) -> list[tuple[str, Array]]:
+    """Counts (true class, label) of the given labels and after each stage that changed labels."""
     stages = {
         entry["stage"]: entry["label_confusion"] for entry in journal if "label_confusion" in entry
     }
-    return [
-        ("as given", scene["transition"]),
-        *((f"after {stage}", np.asarray(counts)) for stage, counts in stages.items()),
-    ]
+    corrected = [(f"after {stage}", np.asarray(counts)) for stage, counts in stages.items()]
+    return [("given labels", scenario["transition"]), *corrected]
 
 
 def stage_ends(curve: pd.DataFrame) -> list[tuple[str, int]]:
-    """Stages in the order of the run, and the participations after which each was over."""
+    """Stages in the order of the run, each with the participations at its end."""
     ends: dict[str, int] = {}
     for stage, participations in zip(curve.get("stage", ()), curve["participations"], strict=False):
         ends[str(stage)] = int(participations)
@@ -158,41 +137,32 @@ def stage_ends(curve: pd.DataFrame) -> list[tuple[str, int]]:
 
 
 @dataclass(frozen=True)
-class Band:
-    """A curve over seeds, in percent: the mean and the sample standard deviation (none for one seed)."""
+class CurveBand:
+    """Mean accuracy over seeds in percent and its sample standard deviation."""
 
-    x: np.ndarray
-    centre: np.ndarray
-    spread: np.ndarray | None
-    seeds: int
-
-
-def band(curves: Sequence[pd.DataFrame]) -> Band:
-    """Over the tests that all curves have, told apart by participations."""
-    table = pd.concat(
-        [curve.groupby("participations")["accuracy"].last() for curve in curves],
-        axis=1,
-        join="inner",
-    )
-    values = 100 * table.sort_index().to_numpy(dtype=float)
-    spread = values.std(axis=1, ddof=1) if len(curves) > 1 else None
-    return Band(table.sort_index().index.to_numpy(), values.mean(axis=1), spread, len(curves))
+    x: Array
+    mean: Array
+    std: Array | None  # None for one seed
 
 
-def over_seeds(
-    points: Iterable[tuple[float, float]],
-) -> tuple[list[float], list[float], list[float]]:
-    """Places in ascending order, the mean at each, and the sample standard deviation, NaN for a single value."""
-    found: dict[float, list[float]] = {}
-    for place, value in points:
-        found.setdefault(place, []).append(value)
-    x = sorted(found)
-    spread = [sample_std(found[place]) for place in x]
-    return (
-        x,
-        [mean(found[place]) for place in x],
-        [math.nan if value is None else value for value in spread],
-    )
+def curve_band(curves: Sequence[pd.DataFrame]) -> CurveBand:
+    """Aggregate the evaluations that all curves have, identified by participations."""
+    series = [curve.groupby("participations")["accuracy"].last() for curve in curves]
+    table = pd.concat(series, axis=1, join="inner").sort_index()
+    values = 100 * table.to_numpy(dtype=float)
+    std = values.std(axis=1, ddof=1) if len(curves) > 1 else None
+    return CurveBand(table.index.to_numpy(), values.mean(axis=1), std)
+
+
+def mean_std_by_x(points: Iterable[tuple[float, float]]) -> list[tuple[float, float, float]]:
+    """(x, mean, sample standard deviation) in ascending order; NaN deviation for one value."""
+    values: dict[float, list[float]] = {}
+    for x, y in points:
+        values.setdefault(x, []).append(y)
+    return [
+        (x, mean(values[x]), math.nan if (std := sample_std(values[x])) is None else std)
+        for x in sorted(values)
+    ]
 
 
 @dataclass(frozen=True)
@@ -202,44 +172,37 @@ class Ranks:
     methods: tuple[str, ...]
     ranks: tuple[float, ...]
     ranking: Ranking
-    dropped: tuple[str, ...]  # methods with too few cells in common with the others
+    dropped: tuple[str, ...]  # methods with too few settings in common with the others
 
     @property
     def cliques(self) -> list[tuple[int, int]]:
-        """First and last place of the widest groups of methods that are not shown to differ."""
-        apart = self.ranking.critical_difference or 0.0
+        """First and last index of the largest groups of methods without significant difference."""
+        difference = self.ranking.critical_difference or 0.0
         groups: list[tuple[int, int]] = []
         for first, rank in enumerate(self.ranks):
-            last = max(place for place, other in enumerate(self.ranks) if other - rank <= apart)
+            last = max(k for k, other in enumerate(self.ranks) if other - rank <= difference)
             if last > first and (not groups or last > groups[-1][1]):
                 groups.append((first, last))
         return groups
 
 
-def ranks(cells: Mapping[Any, Mapping[str, Sequence[float]]]) -> Ranks | None:
-    """Rank the methods in the cells (setting: method: accuracies by seed) that all of them ran in.
+def rank_methods(results: Mapping[Any, Mapping[str, Sequence[float]]]) -> Ranks | None:
+    """Rank the methods over the settings in which all of them ran.
 
-    Where fewer than two such cells exist, the method with the fewest cells is left out, and so on. None: no two methods
-    share two cells.
+    `results` maps setting -> method -> accuracies by seed. While fewer than two settings are
+    complete, the method with the fewest settings is dropped. Returns None if no two methods
+    have two settings in common.
     """
-    methods = sorted({method for cell in cells.values() for method in cell})
+    methods = sorted({method for setting in results.values() for method in setting})
     dropped: list[str] = []
     while len(methods) >= 2:
-        complete = [cell for cell in cells.values() if all(method in cell for method in methods)]
+        complete = [setting for setting in results.values() if set(methods) <= set(setting)]
         if len(complete) >= 2:
-            found = ranking([[mean(cell[method]) for method in methods] for cell in complete])
-            order = sorted(
-                range(len(methods)), key=lambda place: (found.ranks[place], methods[place])
-            )
-            return Ranks(
-                tuple(methods[k] for k in order),
-                tuple(found.ranks[k] for k in order),
-                found,
-                tuple(dropped),
-            )
-        rarest = min(
-            methods, key=lambda method: (sum(method in cell for cell in cells.values()), method)
-        )
-        methods.remove(rarest)
-        dropped.append(rarest)
+            found = ranking([[mean(setting[name]) for name in methods] for setting in complete])
+            ordered = sorted(zip(found.ranks, methods, strict=True))
+            ranks, names = zip(*ordered, strict=True)
+            return Ranks(names, ranks, found, tuple(dropped))
+        counts = Counter(name for setting in results.values() for name in setting)
+        dropped.append(min(methods, key=lambda name: (counts[name], name)))
+        methods.remove(dropped[-1])
     return None

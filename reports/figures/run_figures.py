@@ -1,4 +1,7 @@
-"""Pictures of one run, from its folder: who holds what, FedCorr's LID mixture, and the confusions of the last test."""
+"""Figures of one finished run, from its run directory.
+
+`render_figures` is the entry point `fln.run_figures`: the W&B tracker calls it when a run ends.
+"""
 
 from __future__ import annotations
 
@@ -11,70 +14,64 @@ from matplotlib.figure import Figure
 from benchmarks.records.record import read_record
 from methods.core.errors import UserError
 from reports.figures import style
-from reports.figures.detection import CUMULATIVE, density
-from reports.figures.extract import (
-    iterations,
-    partition_counts,
-    read_journal,
-    read_scene,
-    transition_shares,
-)
-from reports.figures.scenarios import bubbles, colour_bar, heat_map
+from reports.figures.detection import CUMULATIVE_LID, NOISE_RATE, plot_score_density
+from reports.figures.extract import lid_iterations, read_journal, read_scenario, row_percentages
+from reports.figures.scenarios import add_color_bar, plot_bubbles, plot_heat_map
 
 
-def pictures(folder: Path) -> dict[str, bytes]:
-    """As PNG, those for which the run left something to draw."""
-    drawn = {}
-    with style.styled():
-        for name, draw in (
-            ("partition", partition),
-            ("lid_mixture", lid_mixture),
-            ("confusion", confusion),
-        ):
+def render_figures(run_dir: Path) -> dict[str, bytes]:
+    """PNG images by name: `partition`, `lid_mixture` and `confusion`.
+
+    A figure is absent if the run has no data for it, or if a file is missing or damaged.
+    """
+    images = {}
+    with style.context():
+        for plot in (partition, lid_mixture, confusion):
             try:
-                figure = draw(folder)
-            except UserError:  # a file is missing or damaged
+                figure = plot(run_dir)
+            except UserError:  # a missing or damaged file
                 continue
             if figure is not None:
                 buffer = io.BytesIO()
                 figure.savefig(buffer, format="png", dpi=120)
-                drawn[name] = buffer.getvalue()
-    return drawn
+                images[plot.__name__] = buffer.getvalue()
+    return images
 
 
-def partition(folder: Path) -> Figure:
-    """A bubble per client and class, above every client's share of wrong labels."""
-    scene = read_scene(folder)
+def partition(run_dir: Path) -> Figure:
+    """Samples by client and class, above the noise rate of each client."""
+    scenario = read_scenario(run_dir)
     figure, axes = style.panels(2, 1, 2.0, sharex=True, height_ratios=(2, 1))
-    bubbles(axes[0, 0], partition_counts(scene))
-    axes[1, 0].bar(
-        np.arange(len(scene["client_rate"])), 100 * scene["client_rate"], color=style.RED, width=0.8
-    )
-    axes[1, 0].set(xlabel="client", ylabel="wrong labels, %", ylim=(0, 100))
+    upper, lower = axes[:, 0]
+    plot_bubbles(upper, scenario["clean_counts"])
+    rates = 100 * scenario["client_rate"]
+    lower.bar(np.arange(len(rates)), rates, color=style.RED, width=0.8)
+    lower.set(xlabel="client", ylabel=NOISE_RATE, ylim=(0, 100))
     return figure
 
 
-def lid_mixture(folder: Path) -> Figure | None:
-    """The cumulative LID scores after the last pre-processing iteration and the mixture that divides the clients."""
-    ends = iterations(read_journal(folder))
-    if not ends:
+def lid_mixture(run_dir: Path) -> Figure | None:
+    """Cumulative LID scores of the last pre-processing iteration, with FedCorr's mixture."""
+    iterations = lid_iterations(read_journal(run_dir))
+    if not iterations:
         return None
+    last = iterations[-1]
     figure, axes = style.panels(1, 1, 2.6)
-    density(
-        axes[0, 0], np.asarray(ends[-1]["cumulative_lid"]), ends[-1]["mixture"], read_scene(folder)
-    )
-    axes[0, 0].set(xlabel=CUMULATIVE, ylabel="density", title=f"iteration {ends[-1]['iteration']}")
-    style.legend_below(figure, [axes[0, 0]])
+    axis = axes[0, 0]
+    scores = np.asarray(last["cumulative_lid"])
+    plot_score_density(axis, scores, last["mixture"], read_scenario(run_dir))
+    axis.set(xlabel=CUMULATIVE_LID, ylabel="density", title=f"iteration {last['iteration']}")
+    style.add_legend_below(figure, [axis])
     return figure
 
 
-def confusion(folder: Path) -> Figure | None:
-    """What the last test took each class for."""
-    counts = (read_record(folder) or {}).get("confusion")
+def confusion(run_dir: Path) -> Figure | None:
+    """Confusion matrix of the last evaluation."""
+    counts = (read_record(run_dir) or {}).get("confusion")
     if not counts:
         return None
     figure, axes = style.panels(1, 1, 3.4, width=4.2)
-    heat_map(axes[0, 0], transition_shares(counts))
+    plot_heat_map(axes[0, 0], row_percentages(counts))
     axes[0, 0].set(xlabel="predicted class", ylabel="true class")
-    colour_bar(figure, [axes[0, 0]])
+    add_color_bar(figure, [axes[0, 0]])
     return figure

@@ -1,4 +1,4 @@
-"""Figures of the world before training: who holds what, and which labels become which."""
+"""Figures of the scenario: data partition and label transition matrix."""
 
 from __future__ import annotations
 
@@ -9,124 +9,120 @@ from matplotlib.figure import Figure
 
 from methods.core.errors import UserError
 from reports.figures import style
-from reports.figures.extract import partition_counts, read_scene, transition_shares
-from reports.figures.select import Row, caption, nearest, nearness, rows_of, section_label, some
+from reports.figures.extract import Array, read_scenario, row_percentages, sort_by_size
+from reports.figures.select import (
+    Row,
+    best_match,
+    caption,
+    preference_key,
+    require_rows,
+    rows_of,
+    section_label,
+)
 
-SHOWN = 3  # partitions, or kinds of noise
-BUBBLE = 60  # points squared of the largest
-
-
-def distinct(rows: list[Row], section: str, at_most: int, what: str, notes: list[str]) -> list[Row]:
-    """One run with its scene for every variant of a section, of the data set that is nearest to the paper's."""
-    kept = []
-    for row in rows:
-        try:
-            kept.append(row | {"scene": read_scene(row["run_dir"])})
-        except UserError as error:
-            notes.append(str(error))
-    dataset = nearest(some(kept, what))["dataset.name"]
-    found: dict[str, Row] = {}
-    for row in sorted(kept, key=nearness):
-        if row["dataset.name"] == dataset:
-            found.setdefault(section_label(row, section), row)
-    labels = sorted(found)
-    notes += [f"no room for {label}; pick with {section}.KEY=VALUE" for label in labels[at_most:]]
-    return [found[label] for label in labels[:at_most]]
+MAX_PANELS = 3
+MAX_BUBBLE_AREA = 60  # points squared
 
 
 def partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """FedCorr, Figure 2: non-IID partitions as bubbles, clients in their own order."""
-    shown = _non_iid(frame, notes)
+    """FedCorr, Figure 2: samples by client and class of non-IID partitions."""
+    shown = _non_iid_runs(frame, notes)
     figure, axes = style.panels(len(shown), 1, 2.0, sharex=False)
     for axis, row in zip(axes[:, 0], shown, strict=True):
-        bubbles(axis, partition_counts(row["scene"]))
+        plot_bubbles(axis, row["scenario"]["clean_counts"])
         axis.set_title(caption(row, "dataset", "partition"), loc="left")
         axis.set_xlabel("client")
     return figure
 
 
 def sorted_partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """FedCorr, Figure 10: the same with the smallest client first, and the clients' sizes."""
-    shown = _non_iid(frame, notes)
+    """FedCorr, Figure 10: Figure 2 with clients sorted by size, and the client sizes."""
+    shown = _non_iid_runs(frame, notes)
     figure, axes = style.panels(2 * len(shown), 1, 1.5, height_ratios=(2, 1) * len(shown))
-    for place, row in enumerate(shown):
-        counts = partition_counts(row["scene"], by_size=True)
-        upper, sizes = axes[2 * place, 0], axes[2 * place + 1, 0]
-        bubbles(upper, counts)
+    for (upper, sizes), row in zip(axes.reshape(-1, 2), shown, strict=True):
+        counts = sort_by_size(row["scenario"]["clean_counts"])
+        plot_bubbles(upper, counts)
         upper.set_title(caption(row, "dataset", "partition"), loc="left")
         upper.tick_params(labelbottom=False)
         sizes.bar(np.arange(len(counts)), counts.sum(axis=1), color=style.BLUE, width=0.8)
-        sizes.set(xlim=upper.get_xlim(), xlabel="client, in order of size", ylabel="samples")
+        sizes.set(xlim=upper.get_xlim(), xlabel="client, sorted by size", ylabel="samples")
     return figure
 
 
 def transitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """LSG, Figure 4: the share of each class that gets which label."""
-    noisy = [
-        row for row in rows_of(frame) if row["noise.name"] in ("symmetric", "pairwise", "human")
-    ]
-    shown = distinct(
-        noisy, "noise", SHOWN, "with scene.npz and noise.name symmetric, pairwise or human", notes
-    )
-    figure, axes = style.panels(
-        1, len(shown), 2.9, width=max(3.4, min(style.WIDTH, 3.4 * len(shown)))
-    )
+    """LSG, Figure 4: label transition matrices, a panel per noise."""
+    names = ("symmetric", "pairwise", "human")
+    noisy = [row for row in rows_of(frame) if row["noise.name"] in names]
+    description = "with scene.npz and noise.name symmetric, pairwise or human"
+    shown = one_run_per_variant(noisy, "noise", description, notes)
+    width = max(3.4, min(style.WIDTH, 3.4 * len(shown)))
+    figure, axes = style.panels(1, len(shown), 2.9, width=width)
     for axis, row in zip(axes[0], shown, strict=True):
-        heat_map(axis, transition_shares(row["scene"]["transition"]))
+        plot_heat_map(axis, row_percentages(row["scenario"]["transition"]))
         axis.set_title(section_label(row, "noise"), loc="left")
-        axis.set(xlabel="label given", ylabel="true class")
-    colour_bar(figure, list(axes[0]))
+        axis.set(xlabel="given label", ylabel="true class")
+    add_color_bar(figure, list(axes[0]))
     return figure
 
 
-def heat_map(axis: Axes, shares: np.ndarray) -> None:
-    """Percentages of the true class, with the numbers written in where there is room."""
-    axis.imshow(shares, cmap="viridis", vmin=0, vmax=100, interpolation="nearest")
-    classes = len(shares)
-    if classes <= 20:
-        axis.set_xticks(range(classes))
-        axis.set_yticks(range(classes))
-    for side in axis.spines.values():
-        side.set_visible(False)
-    axis.tick_params(length=0)
-    if classes <= 10:
-        for (truth, label), share in np.ndenumerate(shares):
-            if share >= 0.5:
-                axis.text(
-                    label,
-                    truth,
-                    f"{share:.0f}",
-                    ha="center",
-                    va="center",
-                    fontsize=8,
-                    color="black" if share > 50 else "white",
-                )
+def one_run_per_variant(
+    rows: list[Row], section: str, description: str, notes: list[str]
+) -> list[Row]:
+    """One run with its scenario for each variant of a section, all with the same dataset."""
+    readable = []
+    for row in rows:
+        try:
+            readable.append(row | {"scenario": read_scenario(row["run_dir"])})
+        except UserError as error:
+            notes.append(str(error))
+    dataset = best_match(require_rows(readable, description))["dataset.name"]
+    found: dict[str, Row] = {}
+    for row in sorted(readable, key=preference_key):
+        if row["dataset.name"] == dataset:
+            found.setdefault(section_label(row, section), row)
+    labels = sorted(found)
+    notes += [
+        f"omitted {label} (at most {MAX_PANELS} panels); filter with {section}.KEY=VALUE"
+        for label in labels[MAX_PANELS:]
+    ]
+    return [found[label] for label in labels[:MAX_PANELS]]
 
 
-def colour_bar(figure: Figure, axes: list[Axes]) -> None:
-    figure.colorbar(
-        axes[0].images[0], ax=axes, label="share of the true class, %", fraction=0.05, shrink=0.75
-    )
-
-
-def _non_iid(frame: pd.DataFrame, notes: list[str]) -> list[Row]:
-    rows = [row for row in rows_of(frame) if row["partition.name"] not in ("iid", "centralized")]
-    return distinct(
-        rows, "partition", SHOWN, "with scene.npz and a partition other than iid", notes
-    )
-
-
-def bubbles(axis: Axes, counts: np.ndarray) -> None:
-    """A bubble's area is the client's number of samples of the class; the largest number is told."""
+def plot_bubbles(axis: Axes, counts: Array) -> None:
+    """Plot (clients, classes) sample counts as bubble areas."""
     clients, classes = np.nonzero(counts)
-    axis.scatter(
-        clients,
-        classes,
-        s=BUBBLE * counts[clients, classes] / counts.max(),
-        color=style.BLUE,
-        linewidths=0,
-    )
+    areas = MAX_BUBBLE_AREA * counts[clients, classes] / counts.max()
+    axis.scatter(clients, classes, s=areas, color=style.BLUE, linewidths=0)
     axis.set(ylabel="true class", xlim=(-1, len(counts)), ylim=(-0.8, counts.shape[1] - 0.2))
     if counts.shape[1] <= 10:
         axis.set_yticks(range(counts.shape[1]))
     axis.set_title(f"largest bubble: {int(counts.max())} samples", loc="right", fontsize=8)
+
+
+def plot_heat_map(axis: Axes, percentages: Array) -> None:
+    """Plot a matrix of row percentages, with the numbers if there are at most 10 classes."""
+    axis.imshow(percentages, cmap="viridis", vmin=0, vmax=100, interpolation="nearest")
+    num_classes = len(percentages)
+    if num_classes <= 20:
+        axis.set_xticks(range(num_classes))
+        axis.set_yticks(range(num_classes))
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+    if num_classes <= 10:
+        for (row, column), value in np.ndenumerate(percentages):
+            if value >= 0.5:
+                color = "black" if value > 50 else "white"
+                text = axis.text(column, row, f"{value:.0f}", fontsize=8, color=color)
+                text.set(ha="center", va="center")
+
+
+def add_color_bar(figure: Figure, axes: list[Axes]) -> None:
+    """Add the color bar of the heat maps."""
+    label = "percentage of the true class"
+    figure.colorbar(axes[0].images[0], ax=axes, label=label, fraction=0.05, shrink=0.75)
+
+
+def _non_iid_runs(frame: pd.DataFrame, notes: list[str]) -> list[Row]:
+    rows = [row for row in rows_of(frame) if row["partition.name"] not in ("iid", "centralized")]
+    description = "with scene.npz and a partition other than iid"
+    return one_run_per_variant(rows, "partition", description, notes)

@@ -1,4 +1,4 @@
-"""Which runs a figure shows: those of one setting, the one nearest to the paper's, and how variants are told apart."""
+"""Selection of runs: by setting, by similarity to the paper's setting, and by method variant."""
 
 from __future__ import annotations
 
@@ -12,103 +12,103 @@ from methods.core.errors import UserError
 from reports.frame.load import flatten
 from reports.frame.pivot import format_value
 
-Row = dict[str, Any]  # a run, as reports.load has it
+Row = dict[str, Any]  # a run, as a row of `reports.frame.load`
 Setting = tuple[tuple[str, str], ...]
-SETTING = (
-    "dataset",
-    "model",
-    "partition",
-    "noise",
-    "federation",
-    "budget",
-)  # what all methods of a comparison share
-VARIANT = ("method", "train")
-# The setting of the FedCorr paper's figures.
-PAPER = {
-    "dataset.name": "cifar10",
-    "partition.name": "iid",
-    "noise.name": "rho_tau",
-    "noise.rho": "0.6",
-    "noise.tau": "0.5",
-}
-# A method as a whole: ablations and combinations come after it.
-WHOLE = {
-    f"method.{key}": value
-    for key, value in {
-        "finetuning": "true", "usual_training": "true", "correction": "true", "mixup": "true", "proximal": "true",
-        "fraction_scheduling": "true", "final": "fedavg", "ablation": "none",
-    }.items()
+# Sections that all methods of a comparison share.
+SETTING_SECTIONS = ("dataset", "model", "partition", "noise", "federation", "budget")
+VARIANT_SECTIONS = ("method", "train")
+# The setting of the figures in the FedCorr paper.
+PAPER_SETTING = {
+    "dataset.name": "cifar10", "partition.name": "iid", "noise.name": "rho_tau",
+    "noise.rho": "0.6", "noise.tau": "0.5",
+}  # fmt: skip
+# Parameter values of a complete method. Ablations and combinations have other values.
+UNABLATED = {
+    "method.finetuning": "true", "method.usual_training": "true", "method.correction": "true",
+    "method.mixup": "true", "method.proximal": "true", "method.fraction_scheduling": "true",
+    "method.final": "fedavg", "method.ablation": "none",
 }  # fmt: skip
 
 
 def rows_of(frame: pd.DataFrame, method: str = "") -> list[Row]:
-    """The runs as rows, of one method if it is named."""
+    """The runs as rows, optionally of one method only."""
     rows: list[Row] = [
         {str(key): value for key, value in row.items()} for row in frame.to_dict("records")
     ]
     return [row for row in rows if method in ("", row["method.name"])]
 
 
-def some(rows: Sequence[Row], what: str) -> Sequence[Row]:
-    """The rows, or a line that says what is missing."""
+def require_rows(rows: Sequence[Row], description: str) -> Sequence[Row]:
+    """Return the rows; raise a UserError if there are none."""
     if not rows:
-        raise UserError(f"not drawn: no run {what}")
+        raise UserError(f"skipped: no run {description}")
     return rows
 
 
-def settings(row: Row, sections: Sequence[str] = SETTING, without: Iterable[str] = ()) -> Setting:
-    """Some sections of a run's configuration as something that can be compared and counted."""
+def settings(
+    row: Row, sections: Sequence[str] = SETTING_SECTIONS, without: Sequence[str] = ()
+) -> Setting:
+    """Some sections of the run's configuration as sorted key-value pairs, hashable."""
     config = flatten({name: row["config"].get(name, {}) for name in sections})
-    left_out = set(without)
     return tuple(
-        (key, format_value(value)) for key, value in sorted(config.items()) if key not in left_out
+        (key, format_value(value)) for key, value in sorted(config.items()) if key not in without
     )
 
 
-def by_setting(rows: Iterable[Row], without: Iterable[str] = ()) -> dict[Setting, list[Row]]:
-    """Runs that may be compared with each other."""
+def by_setting(rows: Iterable[Row], without: Sequence[str] = ()) -> dict[Setting, list[Row]]:
+    """Group the runs that are comparable with each other."""
     groups: dict[Setting, list[Row]] = {}
-    left_out = tuple(without)
     for row in rows:
-        groups.setdefault(settings(row, without=left_out), []).append(row)
+        groups.setdefault(settings(row, without=without), []).append(row)
     return groups
 
 
-def likeness(row: Row, wishes: Mapping[str, str]) -> int:
-    return sum(format_value(row.get(key)) == value for key, value in wishes.items())
+def num_matching(row: Row, values: Mapping[str, str]) -> int:
+    """The number of keys that have the given value in this run."""
+    return sum(format_value(row.get(key)) == value for key, value in values.items())
 
 
-def nearness(row: Row, wishes: Mapping[str, str] = PAPER) -> tuple[int, int, int, str]:
-    """Sorts first what fulfils most wishes, then runs of the whole method, then by seed and name."""
-    return -likeness(row, wishes), -likeness(row, WHOLE), row["seed"], row["run_id"]
+def preference_key(
+    row: Row, setting: Mapping[str, str] = PAPER_SETTING
+) -> tuple[int, int, int, str]:
+    """Sort key: number of matching settings, then unablated runs, then seed and run id."""
+    return -num_matching(row, setting), -num_matching(row, UNABLATED), row["seed"], row["run_id"]
 
 
-def nearest(rows: Sequence[Row], wishes: Mapping[str, str] = PAPER) -> Row:
-    return min(rows, key=lambda row: nearness(row, wishes))
+def best_match(rows: Sequence[Row], setting: Mapping[str, str] = PAPER_SETTING) -> Row:
+    """The run whose configuration is most similar to the setting."""
+    return min(rows, key=lambda row: preference_key(row, setting))
 
 
-def commonest(rows: Sequence[Row], without: Iterable[str] = ()) -> list[Row]:
-    """The runs of a method's variant, apart from some keys, that has most runs; of several the whole method's."""
-    left_out = tuple(without)
-    ordered = sorted(rows, key=lambda row: (-likeness(row, WHOLE), row["run_id"]))
-    counts = Counter(settings(row, VARIANT, left_out) for row in ordered)
-    kept = counts.most_common(1)[0][0]
-    return [row for row in ordered if settings(row, VARIANT, left_out) == kept]
+def most_frequent_variant(rows: Sequence[Row], without: Sequence[str] = ()) -> list[Row]:
+    """The runs of the variant with the most runs; unablated variants win ties.
+
+    Keys in `without` may differ between runs of a variant.
+    """
+    ordered = sorted(rows, key=lambda row: (-num_matching(row, UNABLATED), row["run_id"]))
+    variants_of = [settings(row, VARIANT_SECTIONS, without) for row in ordered]
+    kept = Counter(variants_of).most_common(1)[0][0]
+    return [row for row, variant in zip(ordered, variants_of, strict=True) if variant == kept]
 
 
 def variants(rows: Sequence[Row]) -> list[str]:
-    """A label per run: its method, and the parameters in which it departs from most variants of that method."""
+    """A label per run: the method and the parameters that differ from most of its variants."""
     labels = []
     for row in rows:
         name = row["method.name"]
-        known = {settings(other, VARIANT) for other in rows if other["method.name"] == name}
-        usual = _usual([dict(variant) for variant in known])
-        own = [(key, value) for key, value in settings(row, VARIANT) if usual.get(key) != value]
-        labels.append(" ".join([name, *(f"{key.partition('.')[2]}={value}" for key, value in own)]))
+        known = {
+            settings(other, VARIANT_SECTIONS) for other in rows if other["method.name"] == name
+        }
+        usual = _majority_values([dict(variant) for variant in known])
+        own = settings(row, VARIANT_SECTIONS)
+        differing = [
+            f"{key.partition('.')[2]}={value}" for key, value in own if usual.get(key) != value
+        ]
+        labels.append(" ".join([name, *differing]))
     return labels
 
 
-def _usual(known: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def _majority_values(known: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Values that more than half of the variants have."""
     usual = {}
     for key in {key for variant in known for key in variant}:
@@ -118,24 +118,21 @@ def _usual(known: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return usual
 
 
-def levels(row: Row, section: str) -> str:
-    """The numbers of a section: rho 0.6, tau 0.5."""
-    numbers = {
-        key: value
-        for key, value in row["config"].get(section, {}).items()
-        if isinstance(value, (int, float))
-    }
+def numeric_params(row: Row, section: str) -> str:
+    """The numbers of a section, such as "rho 0.6, tau 0.5"."""
     return ", ".join(
-        f"{key} {value:g}" for key, value in numbers.items() if not isinstance(value, bool)
+        f"{key} {value:g}"
+        for key, value in row["config"].get(section, {}).items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
     )
 
 
 def section_label(row: Row, section: str) -> str:
-    """A section by its name and its numbers: rho_tau (rho 0.6, tau 0.5)."""
-    name, numbers = row[f"{section}.name"], levels(row, section)
+    """Name and numbers of a section, such as "rho_tau (rho 0.6, tau 0.5)"."""
+    name, numbers = row[f"{section}.name"], numeric_params(row, section)
     return f"{name} ({numbers})" if numbers else str(name)
 
 
 def caption(row: Row, *sections: str) -> str:
-    """What a panel shows, in words."""
-    return ", ".join(section_label(row, section) for section in sections)
+    """Labels of some sections, by default of dataset, model, partition and noise."""
+    return ", ".join(section_label(row, name) for name in sections or SETTING_SECTIONS[:4])

@@ -1,97 +1,88 @@
-"""How all figures look: colours that colour-blind readers tell apart, dashes and markers besides, type of 8 points."""
+"""Style of all figures: color-blind-safe colors, distinct dashes and markers, 8-point type."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 matplotlib.use("Agg")
 
-# Okabe and Ito (2008), without the yellow, which is too pale for lines on white.
-BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-)
-GREY = "#808080"
-COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
+# Okabe and Ito (2008), without yellow, which is too pale for lines on white.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLUE, RED, PURPLE, GRAY = "#0072B2", "#D55E00", "#CC79A7", "#808080"
+COLORS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, BLACK, GRAY)
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">")
 CLEAN: dict[str, Any] = {"color": BLUE, "marker": "o"}
 NOISY: dict[str, Any] = {"color": RED, "marker": "^"}
-MARKED = 10  # markers along a line
-LETTER, LINE = 0.062, 0.18  # inches, of a legend's type
+MARKERS_PER_LINE = 10
+LETTER_WIDTH, LINE_HEIGHT = 0.062, 0.18  # inches, of the type in a legend
 WIDTH = 7.2  # inches, the text width of a page
 RC: dict[Any, Any] = {
-    "font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8,
-    "legend.fontsize": 8, "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False,
-    "lines.linewidth": 1.3, "lines.markersize": 4, "hatch.linewidth": 0.6, "pdf.fonttype": 42, "savefig.dpi": 200,
+    "font.size": 9, "figure.titlesize": 9, "axes.titlesize": 9, "axes.labelsize": 9,
+    "xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 8, "legend.frameon": False,
+    "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.3,
+    "lines.markersize": 4, "hatch.linewidth": 0.6, "pdf.fonttype": 42, "savefig.dpi": 200,
 }  # fmt: skip
 
 
-@contextmanager
-def styled() -> Iterator[None]:
-    with matplotlib.rc_context(RC):
-        yield
+def context() -> AbstractContextManager[None]:
+    """Context in which figures are plotted and saved."""
+    return matplotlib.rc_context(RC)
 
 
 def panels(
     rows: int, columns: int, height: float, width: float = WIDTH, **options: Any
-) -> tuple[Figure, np.ndarray]:
+) -> tuple[Figure, NDArray[Any]]:
     """A figure with a grid of axes, `height` inches per row."""
     figure = Figure(figsize=(width, rows * height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def grid_of(count: int, height: float, columns: int = 2) -> tuple[Figure, list[Axes]]:
-    """So many axes, row by row; a single one does not take the whole width."""
-    columns = min(columns, count)
-    rows = math.ceil(count / columns)
+def two_columns(count: int, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` axes in two columns. A single one is narrower than the page."""
+    rows, columns = math.ceil(count / 2), min(2, count)
     figure, axes = panels(rows, columns, height, WIDTH if columns > 1 else 0.75 * WIDTH)
-    flat = list(axes.flat)
-    for axis in flat[count:]:
+    for axis in axes.flat[count:]:
         axis.remove()
-    return figure, flat[:count]
+    return figure, list(axes.flat[:count])
 
 
-def line(number: int, points: int) -> dict[str, Any]:
-    """Colour, dashes and marker of a line by its number. The cycles differ in length, so that looks repeat late."""
+def line_style(index: int, num_points: int) -> dict[str, Any]:
+    """Color, dashes and marker of a line. The cycles differ in length to delay repetition."""
     return {
-        "color": COLOURS[number % len(COLOURS)],
-        "linestyle": DASHES[number % len(DASHES)],
-        "marker": MARKERS[number % len(MARKERS)],
-        "markevery": max(1, points // MARKED),
+        "color": COLORS[index % len(COLORS)],
+        "linestyle": DASHES[index % len(DASHES)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "markevery": max(1, num_points // MARKERS_PER_LINE),
     }
 
 
-def legend_below(figure: Figure, axes: list[Axes]) -> None:
-    """One legend for all axes, each label once, below them where it covers nothing; the figure grows by its height."""
-    found: dict[str, Any] = {}
+def add_legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
+    """Add one legend of all axes below them and extend the figure by its height."""
+    handles: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
+            handles.setdefault(label, handle)
     width, height = figure.get_size_inches()
-    columns = min(len(found), max(1, int(width / (0.6 + LETTER * max(map(len, found))))))
-    figure.set_size_inches(width, height + LINE * math.ceil(len(found) / columns))
+    letters = max(map(len, handles))
+    columns = min(len(handles), max(1, int(width / (0.6 + LETTER_WIDTH * letters))))
+    figure.set_size_inches(width, height + LINE_HEIGHT * math.ceil(len(handles) / columns))
     figure.legend(
-        list(found.values()), list(found), loc="outside lower center", ncols=columns, handlelength=3
+        [*handles.values()], [*handles], loc="outside lower center", ncols=columns, handlelength=3
     )
 
 
-def save(figure: Figure, folder: Path, name: str) -> None:
-    """As PNG to look at and PDF to print; without a date, so that equal records give equal files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / f"{name}.png")
-    figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
+def save(figure: Figure, directory: Path, name: str) -> None:
+    """Write PNG and PDF. No creation date, so that equal records give equal files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    figure.savefig(directory / f"{name}.png")
+    figure.savefig(directory / f"{name}.pdf", metadata={"CreationDate": None})

@@ -1,5 +1,5 @@
-"""One HTML file of many runs, to be opened from disk.
+"""HTML report: all runs in one self-contained file, opened from disk.
 
-`cells` sorts runs, `traces` packs what one run left, `collect` makes data of both, `write` puts data, scripts and
-styles into one file. Numbers are computed here, with the code of the other reports; the page draws.
+`leaderboard` groups and aggregates runs, `traces` compresses the files of a run, `collect` builds
+the page data, `write` renders the file. All numbers are computed in Python; the scripts plot.
 """

@@ -1,4 +1,4 @@
-"""One self-contained HTML page of runs: python -m reports.page runs=runs out=runs/page.html"""
+"""HTML report of all runs in one self-contained file: python -m reports.page runs=runs"""
 
 from __future__ import annotations
 
@@ -12,95 +12,101 @@ from pathlib import Path
 
 from benchmarks.terminal import command
 from methods.core.errors import UserError
-from reports.page.collect import page
-from reports.page.unfinished import quiet
-from reports.page.write import write
+from reports.page.collect import build_page_data
+from reports.page.unfinished import is_stale
+from reports.page.write import write_page
 
 DEFAULTS = {"runs": "runs", "out": "runs/page.html", "watch": "false", "every": "10"}
 USAGE = """
-python -m reports.page [runs=FOLDER,...] [out=FILE.html] [watch=true] [every=SECONDS]
+python -m reports.page [runs=DIR,...] [out=FILE.html] [watch=true] [every=SECONDS]
 
-Writes one HTML file to be opened from disk: leaderboard, curves, every cell's detail, the papers' tables with ours
-beside theirs. It needs no network and no server.
+Write the HTML report: leaderboard, learning curves, details of every run, and published tables
+with reproduced results. The file is self-contained and needs neither network nor server.
 
-  runs    folders with records of runs, separated by commas (default runs)
-  out     the file to write (default runs/page.html)
-  watch   true: write it again whenever a run has gone on, until Ctrl-C; an open page then loads itself again
-  every   seconds between two looks (default 10)
+  runs    directories with run records, separated by commas (default runs)
+  out     output file (default runs/page.html)
+  watch   true: rewrite the page when runs change, until Ctrl-C; open pages reload automatically
+  every   seconds between two checks for changes (default 10)
 """
-WATCHED = ("record.json", "curve.csv", "config.yaml")
-Stamp = frozenset[tuple[str, int, int]]
+WATCHED_FILES = {"record.json", "curve.csv", "config.yaml"}
+Snapshot = frozenset[tuple[str, int, int]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     return command.run_command(arguments, USAGE, DEFAULTS, build)
 
 
-def build(options: dict[str, str]) -> int:
-    """Write the page once, or again and again."""
-    folders = command.split_dirs(options["runs"])
+def build(options: command.Options) -> int:
+    """Write the page once, or whenever runs change."""
+    directories = command.split_dirs(options["runs"])
     out = Path(options["out"])
     if out.suffix not in (".html", ".htm"):
-        raise UserError(f"out={out} is not legal; legal: a file that ends in .html")
-    every = _seconds(options["every"])
+        raise UserError(f"invalid out={out}: expected a file name that ends in .html")
+    interval = _parse_seconds(options["every"])
     if command.require_choice("watch", options["watch"], ("true", "false")) == "true":
-        return watch(folders, out, every)
-    _write(folders, out, 0, set())
+        return watch(directories, out, interval)
+    update(directories, out)
     return 0
 
 
-def watch(folders: Sequence[str], out: Path, every: float) -> int:
-    """Write the page whenever something changed, until the user stops it; then once more, no longer live."""
-    told: set[str] = set()
-    seen: Stamp | None = None
+def watch(directories: Sequence[str], out: Path, interval: float) -> int:
+    """Rewrite the page when runs change. On Ctrl-C, write it once more without automatic reload."""
+    printed: set[str] = set()
+    last: Snapshot | None = None
     try:
         while True:
-            now = stamp(folders)
-            if now != seen:
-                _write(folders, out, every, told)
-                seen = now
-            time.sleep(every)
+            current = take_snapshot(directories)
+            if current != last:
+                update(directories, out, interval, printed)
+                last = current
+            time.sleep(interval)
     except KeyboardInterrupt:
-        _write(folders, out, 0, told)
-        print("stopped; the page stays as it is")
+        update(directories, out, 0, printed)
+        print("stopped; the page is no longer updated")
     return 0
 
 
-def stamp(folders: Sequence[str]) -> Stamp:
-    """What there is to be read, by size and time, and which runs fell silent."""
+def take_snapshot(directories: Sequence[str]) -> Snapshot:
+    """Sizes and times of the input files, and the directories of stale runs."""
     found = set()
-    for folder in folders:
-        for root, _, files in os.walk(folder):
-            for name in set(files) & set(WATCHED):
+    for directory in directories:
+        for root, _, files in os.walk(directory):
+            for name in WATCHED_FILES.intersection(files):
                 try:
-                    state = os.stat(os.path.join(root, name))
+                    status = os.stat(os.path.join(root, name))
                 except FileNotFoundError:
-                    continue  # gone since the folder was listed
-                found.add((os.path.join(root, name), state.st_size, state.st_mtime_ns))
-            if "config.yaml" in files and "record.json" not in files and quiet(Path(root)):
+                    continue  # deleted after the directory was listed
+                found.add((os.path.join(root, name), status.st_size, status.st_mtime_ns))
+            if "config.yaml" in files and "record.json" not in files and is_stale(Path(root)):
                 found.add((root, 0, 0))
     return frozenset(found)
 
 
-def _write(folders: Sequence[str], out: Path, every: float, told: set[str]) -> None:
-    """`every` is 0 for a page that does not load itself again. Warnings in `told` are not repeated."""
-    made = page(folders)
-    command.print_warnings(line for line in made.warnings if line not in told)
-    told.update(made.warnings)
-    size = write(
-        out, made.data | {"written": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "every": every}
-    )
-    runs = sum(len(cell["runs"]) for setting in made.data["settings"] for cell in setting["cells"])
-    print(f"{runs} run{'' if runs == 1 else 's'}, {size / 1e6:.2f} MB -> {out}", flush=True)
+def update(
+    directories: Sequence[str], out: Path, interval: float = 0, printed: set[str] | None = None
+) -> None:
+    """Write the page and print warnings that are not in `printed`.
+
+    An open page reloads every `interval` seconds; 0 disables this.
+    """
+    printed = set() if printed is None else printed
+    page = build_page_data(directories)
+    command.print_warnings(line for line in page.warnings if line not in printed)
+    printed.update(page.warnings)
+    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    size = write_page(out, page.data | {"written": now, "every": interval})
+    entries = [entry for setting in page.data["settings"] for entry in setting["entries"]]
+    count = sum(len(entry["runs"]) for entry in entries)
+    print(f"{count} run{'' if count == 1 else 's'}, {size / 1e6:.2f} MB -> {out}", flush=True)
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise UserError(f"every={text} is not legal; legal: seconds, more than 0")
+        raise UserError(f"invalid every={text}: expected a number of seconds above 0")
     return int(value) if value == int(value) else value
 
 

@@ -1,23 +1,31 @@
-"""Runs sorted for the page: settings that may be compared within, in them cells (a method's variant), in them seeds."""
+"""Leaderboard: runs grouped by setting and method variant, aggregated over seeds."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.figures.select import SETTING, VARIANT, Row, Setting, levels, settings, variants
+from reports.figures.select import (
+    SETTING_SECTIONS,
+    VARIANT_SECTIONS,
+    Row,
+    Setting,
+    numeric_params,
+    settings,
+    variants,
+)
 from reports.frame.load import flatten
 from reports.frame.statistics import PairedValue, describe_test, mean, pair, sample_std
-from reports.page.rerun import rerun, written
+from reports.page.rerun import rerun, to_override_value
 from reports.tables.rendering import with_greek_letters
 
 BASELINE = "fedavg"
 ACCURACIES = ("best", "last10", "final")
-# What the leaderboard shows besides accuracies: name on the page, column of the frame, factor.
-MEASURES = (
+# Columns besides accuracies: name on the page, column of the frame, factor.
+METRICS = (
     ("clients_f1", "scores.clients/f1", 100),
     ("samples_f1", "scores.samples/f1", 100),
     ("labels_before", "scores.labels/accuracy_before", 100),
@@ -25,129 +33,143 @@ MEASURES = (
     ("participations", "cost.participations", 1),
     ("seconds", "time.seconds_method", 1),
 )
-Key = tuple[Setting, Setting]
+Variants = Mapping[Setting, Sequence[Row]]  # variant -> runs by seed
 
 
-def number(value: Any) -> float | None:
-    """A finite number, or None: frames have NaN where a record has nothing."""
+def finite_or_none(value: Any) -> float | None:
+    """The value if it is a finite number. Missing values of a frame are NaN."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return value
 
 
-def grouped(rows: Sequence[Row]) -> dict[Setting, dict[Setting, list[Row]]]:
-    """Setting to variant to runs by seed. How often is tested is part of the setting: more tests, a higher best."""
-    found: dict[Setting, dict[Setting, list[Row]]] = defaultdict(lambda: defaultdict(list))
+def group_runs(rows: Sequence[Row]) -> dict[Setting, Variants]:
+    """Setting -> variant -> runs by seed; settings with most variants first.
+
+    The evaluation interval is part of the setting: more evaluations give a higher best accuracy.
+    """
+    groups: dict[Setting, dict[Setting, list[Row]]] = {}
     for row in sorted(rows, key=lambda row: (row["seed"], row["run_id"])):
-        setting = (("scale", row["scale"]), *settings(row, (*SETTING, "evaluate")))
-        found[setting][settings(row, VARIANT)].append(row)
-    return found
+        setting = (("scale", row["scale"]), *settings(row, (*SETTING_SECTIONS, "evaluate")))
+        groups.setdefault(setting, {}).setdefault(settings(row, VARIANT_SECTIONS), []).append(row)
+    order = sorted(groups, key=lambda setting: (-len(groups[setting]), setting))
+    return {setting: groups[setting] for setting in order}
 
 
-def identity(*parts: Any) -> str:
-    """A short name that stays the same when the page is written again, for links into it."""
+def stable_id(*parts: Any) -> str:
+    """A short hash for links; the same in every version of the page."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
 
-def describe_settings(groups: Sequence[Setting], firsts: Sequence[Row]) -> list[dict[str, Any]]:
-    """The parts that are filtered by, and in `also` what else tells a setting from others of the same description."""
-    described = []
-    for setting, row in zip(groups, firsts, strict=True):
+def describe_settings(groups: Mapping[Setting, Variants]) -> list[dict[str, Any]]:
+    """The filter values of each setting. `also` lists keys that distinguish equal descriptions."""
+    described: list[dict[str, Any]] = []
+    for members in groups.values():
+        row = next(iter(members.values()))[0]
         federation = row["config"]["federation"]
-        described.append(
-            {
-                "id": identity(setting),
-                "scale": row["scale"],
-                "dataset": _label(row, "dataset"),
-                "model": _label(row, "model"),
-                "partition": _label(row, "partition"),
-                "noise": _label(row, "noise"),
-                "budget": row["budget.participations"],
-                "clients": f"{federation.get('clients_per_round')} of {federation.get('num_clients')}",
-            }
-        )
-    texts = [tuple(value for key, value in entry.items() if key != "id") for entry in described]
-    for place, text in enumerate(texts):
-        alike = [dict(groups[other]) for other, same in enumerate(texts) if same == text]
-        own = dict(groups[place])
-        apart = [key for key in own if any(other.get(key) != own[key] for other in alike)]
-        described[place]["also"] = ", ".join(f"{key} {own[key]}" for key in apart)
+        clients = f"{federation.get('clients_per_round')} of {federation.get('num_clients')}"
+        labels = {name: _label(row, name) for name in ("dataset", "model", "partition", "noise")}
+        budget = row["budget.participations"]
+        described.append({"scale": row["scale"], **labels, "budget": budget, "clients": clients})
+    similar: dict[str, list[dict[str, str]]] = {}
+    for setting, description in zip(groups, described, strict=True):
+        similar.setdefault(str(description), []).append(dict(setting))
+    for setting, description in zip(groups, described, strict=True):
+        others = similar[str(description)]
+        distinct = [
+            f"{key} {value}"
+            for key, value in setting
+            if any(other.get(key) != value for other in others)
+        ]
+        description |= {"id": stable_id(setting), "also": ", ".join(distinct)}
     return described
 
 
-def cell(setting: Setting, variant: Setting, label: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """A line of the leaderboard: means over the seeds that are done, and how the others ended."""
+def leaderboard_entries(setting: Setting, members: Variants) -> list[dict[str, Any]]:
+    """One entry per variant of a setting."""
+    labels = variants([rows[0] for rows in members.values()])
+    differences = compare_with_baseline(members)
+    return [
+        {"id": stable_id(setting, variant), "label": label}
+        | leaderboard_entry(members[variant])
+        | {"versus": differences.get(variant)}
+        for label, variant in zip(labels, members, strict=True)
+    ]
+
+
+def leaderboard_entry(rows: Sequence[Row]) -> dict[str, Any]:
+    """Means over the seeds of done runs, and the status of all runs."""
     done = [row for row in rows if row["status"] == "done"]
-    again = rerun(rows[0]["config"], rows[0]["scale"])
-    found: dict[str, Any] = {
-        "id": identity(setting, variant),
-        "label": label,
-        "method": rows[0]["method.name"],
+    first, command = rows[0], rerun(rows[0]["config"], rows[0]["scale"])
+    config = flatten(first["config"])
+    entry: dict[str, Any] = {
+        "method": first["method.name"],
         "status": dict(Counter(row["status"] for row in rows)),
         "oracle": next((row["oracle"] for row in rows if row["oracle"]), ""),
-        "command": again.command,
-        "config": {key: written(value) for key, value in _flat(rows[0]).items()},
-        "differs": {key: written(value) for key, value in again.differs.items()},
+        "command": command.command,
+        "config": {
+            key: to_override_value(value)
+            for key, value in config.items()
+            if key not in ("seed", "protocol")
+        },
+        "defaults": {key: to_override_value(value) for key, value in command.defaults.items()},
     }
     for name in ACCURACIES:
-        found[name] = spread([100 * row[f"summary.{name}"] for row in done])
-    for name, column, factor in MEASURES:
-        values = [factor * value for row in done if (value := number(row.get(column))) is not None]
-        found[name] = round(mean(values), 4) if values else None
-    traffic = [value for row in done if (value := traffic_of(row)) is not None]
-    found["megabytes"] = round(mean(traffic), 2) if traffic else None
-    return found
+        entry[name] = mean_std_count([100 * row[f"summary.{name}"] for row in done])
+    for name, column, factor in METRICS:
+        entry[name] = _mean([finite_or_none(row.get(column)) for row in done], factor)
+    entry["megabytes"] = _mean([_megabytes(row) for row in done], digits=2)
+    return entry
 
 
-def traffic_of(row: Row) -> float | None:
-    """Megabytes in both directions."""
-    down, up = number(row.get("cost.bytes_down")), number(row.get("cost.bytes_up"))
-    return None if down is None or up is None else (down + up) / 1e6
-
-
-def spread(values: Sequence[float]) -> dict[str, Any] | None:
-    """Mean, sample standard deviation, number of seeds."""
+def mean_std_count(values: Sequence[float]) -> dict[str, Any] | None:
+    """Mean, sample standard deviation and number of seeds; None without values."""
     if not values:
         return None
     std = sample_std(values)
-    return {
-        "mean": round(mean(values), 4),
-        "std": None if std is None else round(std, 4),
-        "n": len(values),
-    }
+    rounded = None if std is None else round(std, 4)
+    return {"mean": round(mean(values), 4), "std": rounded, "n": len(values)}
 
 
-def versus_baseline(variants_of: dict[Setting, list[Row]]) -> dict[Setting, dict[str, Any]]:
-    """Best accuracy minus the baseline's in the same scene, by seed; of several baselines the one trained alike."""
-    baselines = [
-        variant for variant, rows in variants_of.items() if rows[0]["method.name"] == BASELINE
-    ]
+def compare_with_baseline(members: Variants) -> dict[Setting, dict[str, Any]]:
+    """Best accuracy minus the baseline's, paired by seed and scenario.
+
+    Of several baselines, one with the same training parameters is used.
+    """
+    is_baseline = {variant: rows[0]["method.name"] == BASELINE for variant, rows in members.items()}
+    baselines = [variant for variant in members if is_baseline[variant]]
     found = {}
-    for variant, rows in variants_of.items():
-        if rows[0]["method.name"] == BASELINE or not baselines:
+    for variant, rows in members.items() if baselines else ():
+        if is_baseline[variant]:
             continue
-        training = _training(variant)
-        alike = [other for other in baselines if _training(other) == training]
-        chosen = max(alike or baselines, key=lambda other: len(_outcomes(variants_of[other])))
-        pairs = pair(_outcomes(rows), _outcomes(variants_of[chosen]))
+        same = [other for other in baselines if _train_params(other) == _train_params(variant)]
+        chosen = max(same or baselines, key=lambda other: len(_best_by_seed(members[other])))
+        pairs = pair(_best_by_seed(rows), _best_by_seed(members[chosen]))
         values = list(pairs.differences.values())
         found[variant] = {
             "mean": round(mean(values), 4) if values else None,
             "n": len(values),
-            "words": "; ".join([describe_test(values), *pairs.unpaired]),
+            "verdict": "; ".join([describe_test(values), *pairs.unpaired]),
         }
     return found
 
 
-def labels(variants_of: dict[Setting, list[Row]]) -> list[str]:
-    return variants([rows[0] for rows in variants_of.values()])
+def _mean(values: Sequence[float | None], factor: float = 1, digits: int = 4) -> float | None:
+    known = [factor * value for value in values if value is not None]
+    return round(mean(known), digits) if known else None
 
 
-def _training(variant: Setting) -> Setting:
+def _megabytes(row: Row) -> float | None:
+    """Traffic in both directions."""
+    down, up = finite_or_none(row.get("cost.bytes_down")), finite_or_none(row.get("cost.bytes_up"))
+    return None if down is None or up is None else (down + up) / 1e6
+
+
+def _train_params(variant: Setting) -> Setting:
     return tuple((key, value) for key, value in variant if key.startswith("train."))
 
 
-def _outcomes(rows: Sequence[Row]) -> dict[int, PairedValue]:
+def _best_by_seed(rows: Sequence[Row]) -> dict[int, PairedValue]:
     done = [row for row in rows if row["status"] == "done"]
     return {
         row["seed"]: PairedValue(100 * row["summary.best"], str(row["scene.hash"])) for row in done
@@ -155,17 +177,5 @@ def _outcomes(rows: Sequence[Row]) -> dict[int, PairedValue]:
 
 
 def _label(row: Row, section: str) -> str:
-    numbers = levels(row, section)
-    return (
-        f"{row[f'{section}.name']} ({with_greek_letters(numbers)})"
-        if numbers
-        else str(row[f"{section}.name"])
-    )
-
-
-def _flat(row: Row) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in flatten(row["config"]).items()
-        if key not in ("seed", "protocol")
-    }
+    name, numbers = row[f"{section}.name"], with_greek_letters(numeric_params(row, section))
+    return f"{name} ({numbers})" if numbers else str(name)

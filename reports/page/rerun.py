@@ -1,4 +1,4 @@
-"""How to run a cell again: the shortest command line that gives its configuration; what differs from the defaults."""
+"""Shortest command line that gives the configuration of a run."""
 
 from __future__ import annotations
 
@@ -13,54 +13,56 @@ from reports.configure import SCIENCE, NotConfigured, configured
 from reports.frame.load import flatten
 from reports.tables.matching import ABSENT, differences
 
-WORD = re.compile(r"[\w./+-]+")
+UNQUOTED = re.compile(r"[\w./+-]+")
 
 
 @dataclass(frozen=True)
 class Rerun:
-    """The command without its seed, and the keys that differ from the defaults, with the default."""
+    """A command without its seed, and the default values of the keys that it changes."""
 
     command: str
-    differs: Mapping[str, Any]
+    defaults: Mapping[str, Any]
 
 
 def rerun(config: Mapping[str, Any], scale: str) -> Rerun:
-    """`config` is a run's configuration in sections. What conf/ does not know is given key by key."""
-    ours = flatten(
-        {name: config[name] for name in (*SCIENCE, *SCALE_DEPENDENT_SECTIONS) if name in config}
-    )
-    chosen = [
-        f"{room}={ours[f'{room}.name']}" for room in ("method", "dataset", "partition", "noise")
+    """Find the command for a configuration, given in sections.
+
+    The parameters of components that conf/ does not have are all part of the command.
+    """
+    sections = {
+        name: config[name] for name in (*SCIENCE, *SCALE_DEPENDENT_SECTIONS) if name in config
+    }
+    own = flatten(sections)
+    groups = [
+        f"{name}={own[f'{name}.name']}" for name in ("method", "dataset", "partition", "noise")
     ]
+    model = f"model={own['model.name']}"
+    changed: dict[str, Any] = {}
     try:
-        theirs = configured(chosen, scale)
-        if theirs.get("model.name") != ours["model.name"]:
-            chosen.append(f"model={ours['model.name']}")
-            differs = {"model.name": theirs.get("model.name", ABSENT)}
-            theirs = configured(chosen, scale)
-        else:
-            differs = {}
+        default = configured(groups, scale)
+        if default.get("model.name") != own["model.name"]:
+            changed["model.name"] = default.get("model.name", ABSENT)
+            groups.append(model)
+            default = configured(groups, scale)
     except NotConfigured:
-        theirs, differs = {}, {}
-        chosen += [f"model={ours['model.name']}"]
-    found = differences(ours, theirs, lambda key: key in ours and not key.endswith(".name"))
-    values = [f"{key}={written(value)}" for key, (value, _) in found.items()]
-    command = ["python", "-m", "benchmarks.run", *chosen, f"scale={scale}", *values]
-    return Rerun(
-        shlex.join(command),
-        differs | {key: default for key, (_, default) in found.items()} if theirs else {},
-    )
+        default, changed = {}, {}
+        groups = [*dict.fromkeys([*groups, model])]
+    found = differences(own, default, lambda key: key in own and not key.endswith(".name"))
+    values = [f"{key}={to_override_value(value)}" for key, (value, _) in found.items()]
+    command = ["python", "-m", "benchmarks.run", *groups, f"scale={scale}", *values]
+    changed |= {key: preset for key, (_, preset) in found.items()}
+    return Rerun(shlex.join(command), changed if default else {})
 
 
-def written(value: Any) -> str:
+def to_override_value(value: Any) -> str:
     """A value as it is typed on the command line."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (tuple, list)):
-        return f"[{','.join(map(written, value))}]"
+        return f"[{','.join(map(to_override_value, value))}]"
     text = repr(value) if isinstance(value, float) else str(value)
-    return (
-        text if WORD.fullmatch(text) else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    )
+    if UNQUOTED.fullmatch(text):
+        return text
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

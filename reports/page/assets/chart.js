@@ -1,229 +1,257 @@
-// Lines by uPlot, with a legend of buttons, the values at the pointer, and arrow keys that move it.
+// Line charts by uPlot with a legend of toggle buttons, a tooltip, and a cursor that arrow keys move.
 
-const MARKED = 10; // markers along a line
+const MARKERS_PER_LINE = 10;
+const MIN_WIDTH = 200;
+const FONT = "system-ui, sans-serif";
 
 /**
- * Draw lines into a host. A line has id, label, place (its looks), x, y, and where there are several seeds low and high;
- * lines of one id share an entry of the legend.
+ * Draw lines into `host`.
+ *
+ * A line has id, label, style (index), x, y and value (text in the legend), optionally low and high (band), and thin.
+ * Lines of one id share a legend entry.
+ * Options: title, xLabel, yLabel, height; optionally range, stages, hidden (ids) and onToggle.
  */
-function chart(host, lines, options) {
+function drawChart(host, lines, options) {
   host.chart?.destroy();
-  const canvas = el("div", { class: "canvas", tabindex: 0, role: "group", "aria-label": `${options.title}. Arrow keys move the cursor.` });
-  const tip = el("div", { class: "tip", hidden: true, "aria-live": "polite" });
-  const key = el("div", { class: "key" });
-  host.replaceChildren(el("div", { class: "chart" }, canvas, key));
+  const label = `${options.title}. Arrow keys move the cursor.`;
+  const canvas = el("div", { class: "canvas", tabindex: 0, role: "group", "aria-label": label });
+  const legend = el("div", { class: "legend" });
+  host.replaceChildren(el("div", { class: "chart" }, canvas, legend));
   const hidden = new Set(options.hidden ?? []);
-  const owners = [null]; // series -> line, null for the edges of bands
-  const series = [{}];
-  const bands = [];
-  for (const line of lines) {
-    const shown = !hidden.has(line.id);
-    series.push(seriesOf(line, shown));
-    owners.push(line);
-    if (line.low) {
-      for (let edge = 0; edge < 2; edge += 1) series.push({ show: shown, stroke: "transparent", points: { show: false } });
-      owners.push(null, null);
-      bands.push({ series: [series.length - 1, series.length - 2], fill: faint(colourOf(line.place)) });
-    }
-  }
-  const data = lines.length ? uPlot.join(lines.map((line) => [line.x, line.y, ...(line.low ? [line.low, line.high] : [])])) : [[]];
-  let near = null;
-  const plot = new uPlot(
-    {
-      width: Math.max(canvas.clientWidth, 200),
-      height: options.height,
-      legend: { show: false },
-      padding: [options.stages ? 22 : 10, 22, 0, 0],
-      scales: { x: { time: false }, y: options.range ? { range: options.range } : {} },
-      axes: axesOf(options),
-      series,
-      bands,
-      focus: { alpha: 0.25 },
-      cursor: { dataIdx: nearest, focus: { prox: 20 }, drag: { x: true, y: false }, points: { show: (u, place) => owners[place] !== null && point(u, place) } },
-      hooks: {
-        setCursor: [(u) => showTip(u, tip, owners, near, options)],
-        setSeries: [(u, place, change) => { if ("focus" in change) near = owners[place] ?? null; }],
-        draw: options.stages ? [(u) => drawStages(u, options.stages)] : [],
-      },
-    },
-    data,
-    canvas,
-  );
-  canvas.querySelector(".u-over").append(tip);
-  canvas.addEventListener("keydown", (event) => moveCursor(plot, event));
-  canvas.addEventListener("blur", () => plot.setCursor({ left: -10, top: -10 }));
-  const toggle = (ids, visible) => {
-    for (const id of ids) {
-      if (visible) hidden.delete(id);
-      else hidden.add(id);
-    }
-    let current = null;
-    plot.batch(() => {
-      owners.forEach((line, place) => {
-        current = line ?? current;
-        if (place > 0 && ids.includes(current.id)) plot.setSeries(place, { show: visible });
-      });
-    });
-    options.onToggle?.([...hidden]);
-  };
-  key.append(...legend(lines, hidden, toggle, (id) => plot.setSeries(id === null ? null : owners.findIndex((line) => line?.id === id), { focus: true })));
-  const observer = new ResizeObserver(() => plot.setSize({ width: Math.max(canvas.clientWidth, 200), height: options.height }));
+  const columns = buildSeries(lines, hidden);
+  const plot = createPlot(canvas, lines, columns, options);
+  const observer = new ResizeObserver(() => plot.setSize(plotSize(canvas, options)));
   observer.observe(canvas);
+  legend.append(...buildLegend(lines, hidden, {
+    toggle: (ids, visible) => {
+      for (const id of ids) hidden[visible ? "delete" : "add"](id);
+      plot.batch(() => columns.ids.forEach((id, index) => {
+        if (ids.includes(id)) plot.setSeries(index, { show: visible });
+      }));
+      options.onToggle?.([...hidden]);
+    },
+    focus: (id) => plot.setSeries(id === null ? null : columns.ids.indexOf(id), { focus: true }),
+  }));
   host.chart = {
+    plot,
     destroy() {
       observer.disconnect();
       plot.destroy();
     },
-    plot,
   };
 }
 
-function seriesOf(line, shown) {
-  const colour = colourOf(line.place);
+/** Series of uPlot: one per line, followed by the edges of its band. `lines` has null for x and for edges. */
+function buildSeries(lines, hidden) {
+  const columns = { series: [{}], bands: [], ids: [null], lines: [null] };
+  for (const line of lines) {
+    const show = !hidden.has(line.id);
+    columns.series.push(lineSeries(line, show));
+    columns.ids.push(line.id);
+    columns.lines.push(line);
+    if (!line.low) continue;
+    const edge = { show, stroke: "transparent", points: { show: false } };
+    columns.series.push({ ...edge }, { ...edge });
+    columns.ids.push(line.id, line.id);
+    columns.lines.push(null, null);
+    const last = columns.series.length - 1;
+    columns.bands.push({ series: [last, last - 1], fill: bandColor(line.style) });
+  }
+  return columns;
+}
+
+function createPlot(canvas, lines, columns, options) {
+  const tooltip = el("div", { class: "tooltip", hidden: true, "aria-live": "polite" });
+  const tables = lines.map((line) => [line.x, line.y, ...(line.low ? [line.low, line.high] : [])]);
+  let focused = null;
+  const plot = new uPlot(
+    {
+      ...plotSize(canvas, options),
+      legend: { show: false },
+      padding: [options.stages ? 22 : 10, 22, 0, 0],
+      scales: { x: { time: false }, y: options.range ? { range: options.range } : {} },
+      axes: chartAxes(options),
+      series: columns.series,
+      bands: columns.bands,
+      focus: { alpha: 0.25 },
+      cursor: {
+        dataIdx: nearestIndex,
+        focus: { prox: 20 },
+        drag: { x: true, y: false },
+        points: { show: (u, index) => columns.lines[index] !== null && cursorPoint(u, index) },
+      },
+      hooks: {
+        setCursor: [(u) => updateTooltip(u, tooltip, columns.lines, focused, options)],
+        setSeries: [(u, index, change) => { if ("focus" in change) focused = columns.lines[index] ?? null; }],
+        draw: options.stages ? [(u) => drawStages(u, options.stages)] : [],
+      },
+    },
+    tables.length ? uPlot.join(tables) : [[]],
+    canvas,
+  );
+  canvas.querySelector(".u-over").append(tooltip);
+  canvas.addEventListener("keydown", (event) => moveCursor(plot, event));
+  canvas.addEventListener("blur", () => plot.setCursor({ left: -10, top: -10 }));
+  return plot;
+}
+
+function plotSize(canvas, options) {
+  return { width: Math.max(canvas.clientWidth, MIN_WIDTH), height: options.height };
+}
+
+function lineSeries(line, show) {
+  const color = lineColor(line.style);
+  const markers = { size: 8, stroke: color, fill: color, width: 0 };
   return {
-    show: shown,
+    show,
     label: line.label,
-    stroke: colour,
+    stroke: color,
     width: line.thin ? 1 : 2,
-    dash: dashOf(line.place),
-    points: line.thin ? { show: false } : { show: true, size: 8, stroke: colour, fill: colour, width: 0, filter: marked(line.place), paths: markers(line.place) },
+    dash: lineDash(line.style),
+    points: line.thin ? { show: false }
+      : { show: true, ...markers, filter: markerFilter(line.style), paths: markerPaths(line.style) },
   };
 }
 
-function axesOf(options) {
-  const look = { stroke: themed("soft"), grid: { stroke: themed("line"), width: 1 }, ticks: { stroke: themed("line"), width: 1, size: 5 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" };
-  const values = (u, ticks) => ticks.map((tick) => (tick === null ? "" : tick.toLocaleString("en-US").replaceAll(",", "\u202f")));
+function chartAxes(options) {
+  const grid = { stroke: themeColor("line"), width: 1 };
+  const font = `12px ${FONT}`;
+  const values = (u, ticks) => ticks.map((tick) => (tick === null ? "" : groupThousands(tick)));
+  const common = { stroke: themeColor("soft"), grid, ticks: { ...grid, size: 5 }, font, labelFont: font, values };
   return [
-    { ...look, label: options.xLabel, labelSize: 22, size: 34, values },
-    { ...look, label: options.yLabel, labelSize: 20, size: 44, values },
+    { ...common, label: options.xLabel, labelSize: 22, size: 34 },
+    { ...common, label: options.yLabel, labelSize: 20, size: 44 },
   ];
 }
 
-/** Some points of a line in view, not the same ones as of its neighbours. */
-function marked(place) {
-  return (u, index) => {
+/** Choose the points of a line that get markers. The offset depends on the style, so that lines differ. */
+function markerFilter(style) {
+  return (u, column) => {
     const { min, max } = u.scales.x;
-    const found = [];
-    u.data[index].forEach((value, at) => {
-      if (value !== null && value !== undefined && u.data[0][at] >= min && u.data[0][at] <= max) found.push(at);
+    const visible = [];
+    u.data[column].forEach((value, index) => {
+      if (!isMissing(value) && u.data[0][index] >= min && u.data[0][index] <= max) visible.push(index);
     });
-    const step = Math.max(1, Math.ceil(found.length / MARKED));
-    return found.filter((_, at) => at % step === (3 * place) % step);
+    const step = Math.max(1, Math.ceil(visible.length / MARKERS_PER_LINE));
+    return visible.filter((_, position) => position % step === (3 * style) % step);
   };
 }
 
-function markers(place) {
-  return (u, index, first, last, chosen) => {
+function markerPaths(style) {
+  return (u, column, first, last, indices) => {
     const path = new Path2D();
-    for (const at of chosen ?? []) {
-      const x = u.valToPos(u.data[0][at], "x", true);
-      const y = u.valToPos(u.data[index][at], "y", true);
-      path.addPath(new Path2D(markerPath(place, x, y, 4.5 * devicePixelRatio)));
+    for (const index of indices ?? []) {
+      const x = u.valToPos(u.data[0][index], "x", true);
+      const y = u.valToPos(u.data[column][index], "y", true);
+      path.addPath(new Path2D(markerPath(style, x, y, 4.5 * devicePixelRatio)));
     }
     return { fill: path, stroke: null, clip: null, flags: 3 };
   };
 }
 
-/** Every line has its own x; the pointer takes each line's nearest, and none beyond its ends. */
-function nearest(u, index, at) {
-  const values = u.data[index];
-  const there = (place) => values[place] !== null && values[place] !== undefined;
-  if (there(at)) return at;
-  let left = at;
-  let right = at;
-  while (left >= 0 && !there(left)) left -= 1;
-  while (right < values.length && !there(right)) right += 1;
+/** Lines have different x values: use the nearest point of each line, and none beyond its ends. */
+function nearestIndex(u, column, index) {
+  const values = u.data[column];
+  if (!isMissing(values[index])) return index;
+  let [left, right] = [index, index];
+  while (left >= 0 && isMissing(values[left])) left -= 1;
+  while (right < values.length && isMissing(values[right])) right += 1;
   if (left < 0 || right >= values.length) return null;
   const x = u.data[0];
-  return x[at] - x[left] <= x[right] - x[at] ? left : right;
+  return x[index] - x[left] <= x[right] - x[index] ? left : right;
 }
 
-function point(u, place) {
-  const size = 7;
-  const dot = el("div", { class: "u-cursor-pt" });
-  dot.style.cssText = `width:${size}px;height:${size}px;margin:${-size / 2}px 0 0 ${-size / 2}px;background:${u.series[place].stroke()}`;
-  return dot;
+function cursorPoint(u, column) {
+  const point = el("div", { class: "u-cursor-pt" });
+  point.style.cssText = `width:7px;height:7px;margin:-3.5px 0 0 -3.5px;background:${u.series[column].stroke()}`;
+  return point;
 }
 
-function showTip(u, tip, owners, near, options) {
-  const { left, idx, idxs } = u.cursor;
+/** Show the values of all visible lines at the cursor, largest first. */
+function updateTooltip(u, tooltip, lines, focused, options) {
+  const { left, top, idx, idxs } = u.cursor;
   const found = [];
-  owners.forEach((line, place) => {
-    if (!line || !u.series[place].show || idxs?.[place] === null || idxs?.[place] === undefined) return;
-    const value = u.data[place][idxs[place]];
-    if (value === null || value === undefined) return;
-    const high = line.low ? u.data[place + 2][idxs[place]] : null;
-    found.push({ line, value, text: decimals(value) + (high === null ? "" : ` ± ${decimals(high - value)}`) });
+  lines.forEach((line, column) => {
+    if (!line || !u.series[column].show || isMissing(idxs?.[column])) return;
+    const value = u.data[column][idxs[column]];
+    if (isMissing(value)) return;
+    const std = line.low ? ` ± ${formatDecimal(u.data[column + 2][idxs[column]] - value)}` : "";
+    found.push({ line, value, text: formatDecimal(value) + std });
   });
-  tip.hidden = left < 0 || idx === null || !found.length;
-  if (tip.hidden) return;
+  tooltip.hidden = left < 0 || idx === null || !found.length;
+  if (tooltip.hidden) return;
   found.sort((one, two) => two.value - one.value);
-  const rows = found.map(({ line, text }) => el("div", { class: line === near ? "near" : "" }, swatch(line.place), el("span", {}, line.label), text));
-  tip.replaceChildren(el("div", { class: "small" }, `${options.xLabel} ${amount(u.data[0][idx])}`), ...rows);
-  const over = u.over;
-  const onRight = left > over.clientWidth / 2;
-  tip.style.left = onRight ? "auto" : `${left + 14}px`;
-  tip.style.right = onRight ? `${over.clientWidth - left + 14}px` : "auto";
-  tip.style.top = `${Math.max(-8, Math.min(u.cursor.top - 20, over.clientHeight - tip.offsetHeight))}px`;
+  const rows = found.map(({ line, text }) => el("div", { class: line === focused ? "focused" : "" },
+    legendSample(line.style), el("span", {}, line.label), text));
+  const title = el("div", { class: "small" }, `${options.xLabel} ${formatCount(u.data[0][idx])}`);
+  tooltip.replaceChildren(title, ...rows);
+  const { clientWidth: width, clientHeight: height } = u.over;
+  const isRight = left > width / 2;
+  tooltip.style.left = isRight ? "auto" : `${left + 14}px`;
+  tooltip.style.right = isRight ? `${width - left + 14}px` : "auto";
+  tooltip.style.top = `${Math.max(-8, Math.min(top - 20, height - tooltip.offsetHeight))}px`;
 }
 
 function moveCursor(plot, event) {
   const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
-  if (!(event.key in steps) || !plot.data[0].length) return;
-  event.preventDefault();
   const x = plot.data[0];
+  if (!(event.key in steps) || !x.length) return;
+  event.preventDefault();
   const stride = Math.max(1, Math.round(x.length / 60));
-  const from = plot.cursor.idx ?? 0;
-  const at = Math.max(0, Math.min(x.length - 1, from + steps[event.key] * stride));
-  plot.setCursor({ left: plot.valToPos(x[at], "x"), top: plot.over.clientHeight / 2 });
+  const target = (plot.cursor.idx ?? 0) + steps[event.key] * stride;
+  const index = Math.max(0, Math.min(x.length - 1, target));
+  plot.setCursor({ left: plot.valToPos(x[index], "x"), top: plot.over.clientHeight / 2 });
 }
 
+/** Mark the start of each stage by a vertical line, with its name above if there is space. */
 function drawStages(u, stages) {
   const { ctx, bbox } = u;
   ctx.save();
-  ctx.fillStyle = ctx.strokeStyle = themed("soft");
-  ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.fillStyle = ctx.strokeStyle = themeColor("soft");
+  ctx.font = `${11 * devicePixelRatio}px ${FONT}`;
   ctx.textAlign = "left";
   ctx.textBaseline = "bottom";
   ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-  let taken = -Infinity;
-  for (const { from, name } of stages) {
-    const x = u.valToPos(from, "x", true);
+  let textEnd = -Infinity;
+  for (const { start, name } of stages) {
+    const x = u.valToPos(start, "x", true);
     if (x > bbox.left + bbox.width) continue;
-    ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
-    ctx.lineTo(x, bbox.top + bbox.height);
-    if (x > bbox.left + 1) ctx.stroke();
-    if (x >= taken) {
-      ctx.fillText(name, Math.max(x, bbox.left) + 3, bbox.top - 8);
-      taken = Math.max(x, bbox.left) + ctx.measureText(name).width + 10 * devicePixelRatio;
+    if (x > bbox.left + 1) {
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
     }
+    if (x < textEnd) continue;
+    const textStart = Math.max(x, bbox.left) + 3;
+    ctx.fillText(name, textStart, bbox.top - 8);
+    textEnd = textStart + ctx.measureText(name).width + 7 * devicePixelRatio;
   }
   ctx.restore();
 }
 
-/** Buttons that switch lines on and off, and two for all of them. */
-function legend(lines, hidden, toggle, focus) {
-  const entries = new Map();
-  for (const line of lines) if (!entries.has(line.id)) entries.set(line.id, line);
+/** Buttons that show or hide lines, and two for all lines if there are more than four. */
+function buildLegend(lines, hidden, { toggle, focus }) {
   const buttons = new Map();
   const press = (ids, visible) => {
     toggle(ids, visible);
     for (const id of ids) buttons.get(id).setAttribute("aria-pressed", visible);
   };
-  for (const [id, line] of entries) {
-    const button = el("button", { type: "button", "aria-pressed": String(!hidden.has(id)), "data-id": id },
-      swatch(line.place), el("span", {}, line.label), el("span", { class: "small" }, line.value ?? ""));
+  for (const { id, style, label, value } of lines) {
+    if (buttons.has(id)) continue;
+    const attributes = { type: "button", "aria-pressed": String(!hidden.has(id)), "data-id": id };
+    const button = el("button", attributes,
+      legendSample(style), el("span", {}, label), el("span", { class: "small" }, value));
     button.addEventListener("click", () => press([id], button.getAttribute("aria-pressed") === "false"));
     button.addEventListener("mouseenter", () => focus(id));
     button.addEventListener("mouseleave", () => focus(null));
     buttons.set(id, button);
   }
-  if (!entries.size) return [];
-  const every = [...entries.keys()];
+  if (!buttons.size) return [];
+  const all = [...buttons.keys()];
   const tools = el("div", { class: "tools" },
-    el("button", { type: "button", onclick: () => press(every, true) }, "Show all"),
-    el("button", { type: "button", onclick: () => press(every, false) }, "Hide all"),
-    el("span", { class: "grow" }), el("span", { class: "small" }, "last"));
-  return [...(every.length > 4 ? [tools] : []), el("ul", {}, [...buttons.values()].map((button) => el("li", {}, button)))];
+    el("button", { type: "button", onclick: () => press(all, true) }, "Show all"),
+    el("button", { type: "button", onclick: () => press(all, false) }, "Hide all"),
+    el("span", { class: "grow" }), el("span", { class: "small" }, "last value"));
+  return [...(all.length > 4 ? [tools] : []), el("ul", {}, [...buttons.values()].map((node) => el("li", {}, node)))];
 }

@@ -1,43 +1,49 @@
-// The curves of one setting: accuracy against four measures of effort, seeds as a mean with a band or one by one.
+// Learning curves of the methods of one setting.
 
-const EFFORTS = [
+const X_AXES = [
   { key: "round", name: "Rounds", label: "round" },
-  { key: "participations", name: "Visits", label: "client visits" },
+  { key: "participations", name: "Participations", label: "client participations" },
   { key: "megabytes", name: "Traffic", label: "traffic, MB" },
-  { key: "seconds", name: "Time", label: "seconds" },
+  { key: "seconds", name: "Time", label: "time, s" },
 ];
-const SEEDS = [
+const SEED_MODES = [
   { key: "mean", name: "Mean ± std" },
-  { key: "each", name: "One by one" },
+  { key: "each", name: "Individual" },
 ];
 
-/** Radio buttons side by side. */
-function choices(name, title, options, value, choose) {
-  const buttons = options.map(({ key, name: text }) =>
-    el("label", {}, el("input", { type: "radio", name, value: key, checked: key === value, onchange: () => choose(key) }), text));
+/** A row of radio buttons. */
+function radioButtons(name, title, options, selected, choose) {
+  const buttons = options.map(({ key, name: text }) => el("label", {},
+    el("input", { type: "radio", name, value: key, checked: key === selected, onchange: () => choose(key) }), text));
   return el("fieldset", {}, el("legend", {}, title), el("div", { class: "choices" }, buttons));
 }
 
-/** A run's accuracy in percent against an effort; null where its curve lacks that. Of equal efforts the last test counts. */
-function accuracyOf(run, effort) {
-  const [x, y, visits] = [run.curve?.[effort], run.curve?.accuracy, run.curve?.participations].map(unpack);
+/** Accuracy of a run in percent against a cost, or null. Of evaluations at the same cost the last is used. */
+function accuracyCurve(run, cost) {
+  const columns = [run.curve?.[cost], run.curve?.accuracy, run.curve?.participations].map(unpack);
+  const [x, y, participations] = columns;
   if (!x || !y) return null;
-  const kept = x.map((_, at) => at).filter((at) => x[at] !== null && y[at] !== null && !(x[at + 1] <= x[at]));
-  return { x: kept.map((at) => x[at]), y: kept.map((at) => 100 * y[at]), visits: kept.map((at) => visits[at]) };
+  const kept = [...x.keys()].filter((index) =>
+    x[index] !== null && y[index] !== null && !(x[index + 1] <= x[index]));
+  return {
+    x: kept.map((index) => x[index]),
+    y: kept.map((index) => 100 * y[index]),
+    participations: kept.map((index) => participations[index]),
+  };
 }
 
-/** The mean over seeds at the tests that all of them have, told apart by visits, and the sample standard deviation. */
-function meanOf(curves) {
+/** Mean and sample standard deviation over seeds, at the evaluations that all runs have. */
+function meanCurve(curves) {
   if (curves.length === 1) return curves[0];
-  const tables = curves.map((curve) => new Map(curve.visits.map((visit, at) => [visit, at])));
-  const shared = curves[0].visits.filter((visit) => tables.every((table) => table.has(visit)));
+  const tables = curves.map(({ x, y, participations }) =>
+    new Map(participations.map((count, index) => [count, { x: x[index], y: y[index] }])));
+  const shared = curves[0].participations.filter((count) => tables.every((table) => table.has(count)));
   const found = { x: [], y: [], low: [], high: [] };
-  for (const visit of shared) {
-    const at = tables.map((table) => table.get(visit));
-    const values = curves.map((curve, place) => curve.y[at[place]]);
-    const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-    const std = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1));
-    found.x.push(curves.reduce((sum, curve, place) => sum + curve.x[at[place]], 0) / curves.length);
+  for (const count of shared) {
+    const points = tables.map((table) => table.get(count));
+    const mean = sum(points.map(({ y }) => y)) / points.length;
+    const std = Math.sqrt(sum(points.map(({ y }) => (y - mean) ** 2)) / (points.length - 1));
+    found.x.push(sum(points.map(({ x }) => x)) / points.length);
     found.y.push(mean);
     found.low.push(mean - std);
     found.high.push(mean + std);
@@ -45,50 +51,55 @@ function meanOf(curves) {
   return found;
 }
 
-function linesOf(cell, effort, seeds) {
-  const done = cell.runs.filter((run) => run.status === "done");
-  const shown = seeds === "each" || !done.length ? cell.runs : done; // a mean is over what ended; failing that, what there is
-  const curves = shown.map((run) => accuracyOf(run, effort)).filter(Boolean).filter((curve) => curve.x.length);
+/** Lines of a leaderboard entry. The mean is over done runs, or over all if none is done. */
+function entryLines(entry, cost, seedMode) {
+  const done = entry.runs.filter((run) => run.status === "done");
+  const runs = seedMode === "each" || !done.length ? entry.runs : done;
+  const curves = runs.map((run) => accuracyCurve(run, cost)).filter((curve) => curve?.x.length);
   if (!curves.length) return [];
-  const ended = Object.keys(cell.status).filter((status) => status !== "done");
-  const label = done.length ? cell.label : `${cell.label} (${ended.join(", ")})`;
-  const common = { id: cell.id, label, place: placeOf(cell.label), value: decimals(curves[0].y.at(-1), 1) };
-  if (seeds === "each") return curves.map((curve, at) => ({ ...common, ...curve, thin: at > 0 }));
-  const mean = meanOf(curves);
-  return [{ ...common, ...mean, value: decimals(mean.y.at(-1) ?? null, 1) }];
+  const statuses = Object.keys(entry.status).filter((status) => status !== "done");
+  const label = done.length ? entry.label : `${entry.label} (${statuses.join(", ")})`;
+  const shown = seedMode === "each" ? curves : [meanCurve(curves)];
+  const value = formatDecimal(shown[0].y.at(-1), 1);
+  const style = styleIndex(entry.label);
+  return shown.map((curve, index) => ({ ...curve, id: entry.id, label, style, value, thin: index > 0 }));
 }
 
 function renderCurves() {
-  const groups = chosen();
-  const form = document.getElementById("axes");
-  const host = document.getElementById("plot");
+  const groups = filteredSettings();
+  const form = document.getElementById("curve-options");
+  const host = document.getElementById("curve-chart");
   if (!groups.length) {
-    form.replaceChildren();
     host.chart?.destroy();
     host.chart = null;
-    host.replaceChildren(el("p", { class: "empty" }, "Nothing to draw."));
+    form.replaceChildren();
+    host.replaceChildren(el("p", { class: "empty" }, "No learning curves."));
     return;
   }
-  const { setting, cells } = groups.find(({ setting: other }) => other.id === state.setting) ?? groups[0];
-  const select = el("select", { name: "setting", onchange: (event) => change({ setting: event.target.value }) },
-    groups.map(({ setting: other }) => el("option", { value: other.id, selected: other === setting }, `${describe(other)} · ${describeRest(other)}`)));
-  refill(form,
-    el("label", { class: "field" }, "Setting", select),
-    choices("x", "Accuracy against", EFFORTS, state.x, (x) => change({ x })),
-    choices("seeds", "Seeds", SEEDS, state.seeds, (seeds) => change({ seeds })),
-  );
-  const effort = EFFORTS.find(({ key }) => key === state.x) ?? EFFORTS[1];
-  const ordered = [...cells].sort((one, two) => (two.best?.mean ?? -1) - (one.best?.mean ?? -1));
-  const lines = ordered.flatMap((cell) => linesOf(cell, effort.key, state.seeds));
-  chart(host, lines, {
-    title: `Test accuracy against ${effort.label}, ${describe(setting)}`,
-    xLabel: effort.label,
+  const { setting, entries } = groups.find((group) => group.setting.id === state.setting) ?? groups[0];
+  replaceChildrenKeepFocus(form, settingSelect(groups, setting),
+    radioButtons("x", "Horizontal axis", X_AXES, state.x, (x) => setState({ x })),
+    radioButtons("seeds", "Seeds", SEED_MODES, state.seeds, (seeds) => setState({ seeds })));
+  const axis = X_AXES.find(({ key }) => key === state.x) ?? X_AXES[1];
+  const ranked = entries.sort((one, two) => (two.best?.mean ?? -1) - (one.best?.mean ?? -1));
+  const lines = ranked.flatMap((entry) => entryLines(entry, axis.key, state.seeds));
+  drawChart(host, lines, {
+    title: `Test accuracy against ${axis.label}, ${describeSetting(setting)}`,
+    xLabel: axis.label,
     yLabel: "test accuracy, %",
     height: innerWidth < 700 ? 300 : 460,
     hidden: state.hide.split(",").filter(Boolean),
-    onToggle: (hidden) => change({ hide: hidden.join(",") }),
+    onToggle: (hidden) => setState({ hide: hidden.join(",") }),
   });
-  const missing = cells.length - new Set(lines.map((line) => line.id)).size;
-  const words = lines.length ? "Drag to zoom, double-click to go back." : "No run of this setting has a curve yet.";
-  host.append(el("p", { class: "hint" }, words, missing && lines.length ? ` Without a curve: ${missing}.` : ""));
+  const missing = entries.length - new Set(lines.map((line) => line.id)).size;
+  const note = missing ? ` ${formatNumberOf(missing, "method")} without a curve.` : "";
+  const hint = lines.length ? `Drag to zoom, double-click to reset.${note}` : "No evaluations yet.";
+  host.append(el("p", { class: "hint" }, hint));
+}
+
+function settingSelect(groups, selected) {
+  const options = groups.map(({ setting }) => el("option", { value: setting.id, selected: setting === selected },
+    `${describeSetting(setting)} · ${describeBudget(setting)}`));
+  const onchange = (event) => setState({ setting: event.target.value });
+  return el("label", { class: "field" }, "Setting", el("select", { name: "setting", onchange }, options));
 }

@@ -1,82 +1,102 @@
 "use strict";
-// The data of the page, and small helpers that all parts use.
+// Data of the page and helpers of all other scripts.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const CELLS = new Map(); // id -> cell, which knows its setting
+const ENTRIES = new Map(); // id -> leaderboard entry
 for (const setting of DATA.settings) {
-  for (const cell of setting.cells) {
-    cell.setting = setting;
-    CELLS.set(cell.id, cell);
+  for (const entry of setting.entries) {
+    entry.setting = setting;
+    ENTRIES.set(entry.id, entry);
   }
 }
 
-/** An element with attributes and children; text is never taken for markup. */
+const isMissing = (value) => value === null || value === undefined;
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+/** Create an element with attributes, event listeners ("onclick") and children. Strings become text, not markup. */
 function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (value === true) node.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
+    else if (value !== false && !isMissing(value)) node.setAttribute(name, value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  node.append(...children.flat().filter((child) => !isMissing(child) && child !== ""));
   return node;
 }
 
-/** New content for a host; what had the focus in it keeps it. */
-function refill(host, ...children) {
+/** Create a table with a scroll bar if it is too wide. */
+function scrollTable(...children) {
+  return el("div", { class: "scroll", tabindex: 0 }, el("table", {}, ...children));
+}
+
+/** Replace the children of a form; the focused control keeps the focus. */
+function replaceChildrenKeepFocus(host, ...children) {
   const focused = host.contains(document.activeElement) ? document.activeElement : null;
   const { name, value, type } = focused ?? {};
   host.replaceChildren(...children);
-  if (name) host.querySelector(type === "radio" ? `[name="${name}"][value="${value}"]` : `[name="${name}"]`)?.focus();
+  if (!name) return;
+  host.querySelector(`[name="${name}"]${type === "radio" ? `[value="${value}"]` : ""}`)?.focus();
 }
 
-/** A packed column as numbers: whole numbers of the last decimal, written out, by runs, or by runs of steps. */
+/** Decode a column: see `pack` in reports/page/traces.py. */
 function unpack(column) {
   if (!column) return null;
   let values = column.v;
-  if (column.r) values = expand(column.r);
+  if (column.r) values = decodeRunLengths(column.r);
   if (column.d) {
     values = [column.d[0]];
-    for (const step of expand(column.d.slice(1))) values.push(values[values.length - 1] + step);
+    for (const step of decodeRunLengths(column.d.slice(1))) values.push(values.at(-1) + step);
   }
   const factor = 10 ** column.k;
   return values.map((value) => (value === null ? null : value / factor));
 }
 
-function expand(pairs) {
+function decodeRunLengths(pairs) {
   const values = [];
-  for (let place = 0; place < pairs.length; place += 2) {
-    for (let time = 0; time < pairs[place + 1]; time += 1) values.push(pairs[place]);
+  for (let index = 0; index < pairs.length; index += 2) {
+    for (let count = 0; count < pairs[index + 1]; count += 1) values.push(pairs[index]);
   }
   return values;
 }
 
 const DASH = "–";
+const THIN_SPACE = "\u202f";
 
-function decimals(value, digits = 2) {
-  return value === null || value === undefined ? DASH : value.toFixed(digits).replace("-", "−");
+function formatDecimal(value, digits = 2) {
+  return isMissing(value) ? DASH : value.toFixed(digits).replace("-", "−");
 }
 
-function signed(value) {
-  return value === null || value === undefined ? DASH : (value > 0 ? "+" : "") + decimals(value);
+function formatSigned(value) {
+  return isMissing(value) ? DASH : (value > 0 ? "+" : "") + formatDecimal(value);
 }
 
-/** Whole numbers with thin spaces, small ones with a decimal. */
-function amount(value) {
-  if (value === null || value === undefined) return DASH;
-  const text = Math.abs(value) < 10 && !Number.isInteger(value) ? value.toFixed(1) : Math.round(value).toLocaleString("en-US");
-  return text.replaceAll(",", "\u202f");
+function formatPercent(fraction, digits = 2) {
+  return isMissing(fraction) ? DASH : formatDecimal(100 * fraction, digits);
 }
 
-function percent(share, digits = 2) {
-  return share === null || share === undefined ? DASH : decimals(100 * share, digits);
+function groupThousands(value) {
+  return value.toLocaleString("en-US").replaceAll(",", THIN_SPACE);
 }
 
-function describe(setting) {
+/** Integers with thin spaces; other numbers below 10 with one decimal. */
+function formatCount(value) {
+  if (isMissing(value)) return DASH;
+  return Math.abs(value) < 10 && !Number.isInteger(value) ? value.toFixed(1) : groupThousands(Math.round(value));
+}
+
+function formatNumberOf(count, noun) {
+  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** Dataset, model, partition and noise of a setting. */
+function describeSetting(setting) {
   return [setting.dataset, setting.model, setting.partition, setting.noise].join(" · ");
 }
 
-function describeRest(setting) {
-  const rest = [`scale ${setting.scale}`, `${amount(setting.budget)} visits`, `${setting.clients} clients a round`, setting.also];
-  return rest.filter(Boolean).join(" · ");
+/** Scale, budget and clients of a setting, and keys that distinguish it from similar ones. */
+function describeBudget(setting) {
+  const budget = `${formatCount(setting.budget)} participations`;
+  const parts = [`scale ${setting.scale}`, budget, `${setting.clients} clients per round`, setting.also];
+  return parts.filter(Boolean).join(" · ");
 }

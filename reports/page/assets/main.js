@@ -1,66 +1,81 @@
-// Puts the parts together.
+// Summary, warnings, automatic reload, and start of the page.
+
+const RELOAD_PAUSE = 4000; // milliseconds without user activity before the page reloads
 
 function renderSummary() {
-  const runs = [...CELLS.values()].flatMap((cell) => cell.runs);
-  const count = (status) => runs.filter((run) => run.status === status).length;
-  const many = (number, word) => `${amount(number)} ${word}${number === 1 ? "" : "s"}`;
+  const runs = [...ENTRIES.values()].flatMap((entry) => entry.runs);
   const seeds = new Set(runs.map((run) => run.seed)).size;
-  const parts = [many(runs.length, "run"), many(CELLS.size, "cell"), many(DATA.settings.length, "setting"), many(seeds, "seed")];
-  const ends = ["done", "running", "stopped", "diverged", "failed"].filter(count).map((status) =>
-    status === "done" ? `${count(status)} done` : el("span", { class: `status ${status}` }, `${count(status)} ${status}`));
-  const nodes = [parts.join(" · ")];
-  for (const end of ends) nodes.push(" · ", end);
-  document.getElementById("summary").replaceChildren(...nodes, ` · written ${DATA.written}`);
+  const counts = [[runs.length, "run"], [ENTRIES.size, "variant"], [DATA.settings.length, "setting"], [seeds, "seed"]];
+  const nodes = [counts.map(([count, noun]) => formatNumberOf(count, noun)).join(" · ")];
+  for (const status of STATUSES) {
+    const count = runs.filter((run) => run.status === status).length;
+    const text = `${count} ${status}`;
+    if (count) nodes.push(" · ", status === "done" ? text : el("span", { class: `status ${status}` }, text));
+  }
+  document.getElementById("summary").replaceChildren(...nodes, ` · updated ${DATA.written}`);
 }
 
 function renderWarnings() {
-  const host = document.getElementById("warnings");
-  const lines = DATA.warnings;
-  if (!lines.length) host.append(el("p", { class: "soft" }, "Nothing: every record found is on this page."));
-  else host.append(el("details", {}, el("summary", {}, `${lines.length} ${lines.length === 1 ? "line" : "lines"} about what does not count or could not be read`), el("ul", {}, lines.map((line) => el("li", {}, line)))));
+  const host = document.getElementById("warning-list");
+  if (!DATA.warnings.length) {
+    host.append(el("p", { class: "soft" }, "None: all records are part of this page."));
+    return;
+  }
+  const title = formatNumberOf(DATA.warnings.length, "warning");
+  const lines = DATA.warnings.map((line) => el("li", {}, line));
+  host.append(el("details", {}, el("summary", {}, `${title} about excluded or unreadable runs`), el("ul", {}, lines)));
 }
 
-/** While a grid runs the file is written anew: load it again, unless somebody is at it just now. */
-function setUpLive() {
+/** Reload periodically, unless the user was active in the last seconds. */
+function setUpReload() {
   if (!DATA.every) return;
   const button = document.getElementById("live");
-  let paused = remembered("paused") === "yes";
-  let touched = 0;
-  const show = () => {
-    button.textContent = paused ? "Live: paused" : `Live: every ${DATA.every} s`;
-    button.setAttribute("aria-pressed", String(!paused));
+  let isPaused = loadPreference("paused") === "yes";
+  let lastActivity = 0;
+  const update = () => {
+    button.textContent = isPaused ? "Live: paused" : `Live: every ${DATA.every} s`;
+    button.setAttribute("aria-pressed", String(!isPaused));
   };
   button.hidden = false;
   button.addEventListener("click", () => {
-    paused = !paused;
-    remember("paused", paused ? "yes" : "no");
-    show();
+    isPaused = !isPaused;
+    savePreference("paused", isPaused ? "yes" : "no");
+    update();
   });
-  for (const event of ["pointermove", "keydown", "wheel", "touchstart"]) addEventListener(event, () => { touched = Date.now(); }, { passive: true });
+  for (const event of ["pointermove", "keydown", "wheel", "touchstart"]) {
+    addEventListener(event, () => { lastActivity = Date.now(); }, { passive: true });
+  }
   setInterval(() => {
-    if (!paused && !document.hidden && Date.now() - touched > 4000) location.reload();
+    if (!isPaused && !document.hidden && Date.now() - lastActivity > RELOAD_PAUSE) location.reload();
   }, 1000 * DATA.every);
-  show();
+  update();
 }
 
-const FILTER_KEYS = [...FILTERS.map(({ key }) => key), "method"];
-readState();
-setUpTheme(() => tell(Object.keys(START)));
-follow(FILTER_KEYS, renderFilters);
-follow([...FILTER_KEYS, "sort", "direction"], renderBoard);
-follow([...FILTER_KEYS, "setting", "x", "seeds"], renderCurves);
-follow(["cell", "run"], renderDetail);
-for (const link of document.querySelectorAll("nav a")) {
-  link.addEventListener("click", (event) => {
-    event.preventDefault(); // the address holds the view
-    document.querySelector(link.getAttribute("href")).scrollIntoView();
-  });
+function setUpDetail() {
+  const dialog = document.getElementById("detail");
+  dialog.addEventListener("close", () => setState({ cell: "", run: "" }));
+  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
 }
-const drawer = document.getElementById("detail");
-drawer.addEventListener("close", () => change({ cell: "", run: "" }));
-drawer.addEventListener("click", (event) => { if (event.target === drawer) drawer.close(); });
+
+function setUpNavigation() {
+  for (const link of document.querySelectorAll("nav a")) {
+    link.addEventListener("click", (event) => {
+      event.preventDefault(); // The fragment of the address holds the state of the page.
+      document.querySelector(link.getAttribute("href")).scrollIntoView();
+    });
+  }
+}
+
+subscribe(FILTER_KEYS, renderFilters);
+subscribe([...FILTER_KEYS, "sort", "direction"], renderLeaderboard);
+subscribe([...FILTER_KEYS, "setting", "x", "seeds"], renderCurves);
+subscribe(["cell", "run"], renderDetail);
+setUpTheme(() => notify(STATE_KEYS));
+setUpNavigation();
+setUpDetail();
+setUpReload();
 renderSummary();
 renderTables();
 renderWarnings();
-setUpLive();
-tell(Object.keys(START));
+readState();
+notify(STATE_KEYS);

@@ -1,39 +1,43 @@
-// What is looked at, kept in the address so that a view can be linked: #data=cifar10&sort=last10&cell=1a2b3c4d
+// State of the page, stored in the address so that a view can be linked: #data=cifar10&sort=last10&cell=1a2b3c4d
 
-const START = {
-  data: "", noise: "", partition: "", model: "", scale: "", method: "",
-  sort: "best", direction: "descending", setting: "", x: "participations", seeds: "mean", hide: "", cell: "", run: "",
+const DEFAULT_STATE = {
+  data: "", noise: "", partition: "", model: "", scale: "", method: "", // filters
+  sort: "best", direction: "descending", // leaderboard
+  setting: "", x: "participations", seeds: "mean", hide: "", // learning curves
+  cell: "", run: "", // leaderboard entry and run of the open detail view
 };
-const state = { ...START };
-const listeners = [];
+const STATE_KEYS = Object.keys(DEFAULT_STATE);
+const state = { ...DEFAULT_STATE };
+const subscribers = [];
 
 function readState() {
-  const given = new URLSearchParams(location.hash.slice(1));
-  for (const key of Object.keys(START)) state[key] = given.get(key) ?? START[key];
+  const parameters = new URLSearchParams(location.hash.slice(1));
+  for (const key of STATE_KEYS) state[key] = parameters.get(key) ?? DEFAULT_STATE[key];
 }
 
-/** Change some of the state, write the address, and tell the parts which keys changed. */
-function change(values) {
-  const keys = Object.keys(values).filter((key) => state[key] !== values[key]);
-  if (!keys.length) return;
+/** Change some keys, update the address and call the subscribers of these keys. */
+function setState(values) {
+  const changed = Object.keys(values).filter((key) => state[key] !== values[key]);
+  if (!changed.length) return;
   Object.assign(state, values);
-  const written = new URLSearchParams(Object.entries(state).filter(([key, value]) => value !== START[key]));
-  history.replaceState(null, "", written.size ? `#${written}` : location.pathname + location.search);
-  tell(keys);
+  const parameters = new URLSearchParams(STATE_KEYS.filter((key) => state[key] !== DEFAULT_STATE[key])
+    .map((key) => [key, state[key]]));
+  history.replaceState(null, "", parameters.size ? `#${parameters}` : location.pathname + location.search);
+  notify(changed);
 }
 
-function tell(keys) {
-  for (const listener of listeners) {
-    if (keys.some((key) => listener.keys.includes(key))) listener.render(keys);
+/** Call `render` whenever one of the keys changes. */
+function subscribe(keys, render) {
+  subscribers.push({ keys, render });
+}
+
+function notify(changed) {
+  for (const { keys, render } of subscribers) {
+    if (changed.some((key) => keys.includes(key))) render();
   }
 }
 
-/** Draw again whenever one of the keys changes. */
-function follow(keys, render) {
-  listeners.push({ keys, render });
-}
-
-window.addEventListener("hashchange", () => {
+addEventListener("hashchange", () => {
   readState();
-  tell(Object.keys(START));
+  notify(STATE_KEYS);
 });

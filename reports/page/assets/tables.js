@@ -1,42 +1,56 @@
-// The papers' tables: markup that reports.grid wrote and escaped, narrowed to what was run.
+// Published tables with reproduced results. The markup is rendered and escaped in Python.
 
 function renderTables() {
-  const host = document.getElementById("tables");
-  if (!DATA.tables.length) host.append(el("p", { class: "soft" }, "None of these runs belongs to a table of the papers."));
-  DATA.tables.forEach((entry, place) => {
+  const host = document.getElementById("published-tables");
+  if (!DATA.tables.length) {
+    host.append(el("p", { class: "soft" }, "None of these runs belongs to a published table."));
+  }
+  DATA.tables.forEach((entry, index) => {
     const content = el("div");
-    content.innerHTML = entry.html; // the one place where markup is taken over
+    content.innerHTML = entry.html; // The only markup that is inserted.
     const table = content.querySelector("table");
-    const box = el("input", { type: "checkbox", checked: true, onchange: () => narrow(table, box.checked) });
-    narrow(table, true);
-    host.append(el("details", { open: place === 0 },
-      el("summary", {}, el("b", {}, entry.title), el("span", { class: "small" }, `${entry.filled} ran`)),
-      el("label", { class: "only" }, box, "only rows and columns with runs of ours"), content));
+    const onchange = (event) => showOnlyReproduced(table, event.target.checked);
+    showOnlyReproduced(table, true);
+    host.append(el("details", { open: index === 0 },
+      el("summary", {}, el("b", {}, entry.title), el("span", { class: "small" }, `${entry.filled} reproduced`)),
+      el("label", { class: "only" }, el("input", { type: "checkbox", checked: true, onchange }),
+        "only rows and columns with reproduced results"),
+      content));
   });
 }
 
-/** Hide rows and columns in which nothing was run, or show them all again. */
-function narrow(table, only) {
-  const ran = (cell) => !cell.classList.contains("none") || cell.querySelector("sup") !== null; // a note tells of a lost run
-  const lines = [...table.querySelectorAll("tbody tr:not(.group)")];
-  const ours = lines.filter((line) => line.classList.contains("reproduced"));
-  const names = [...[...table.tHead.rows].at(-1).querySelectorAll("th")];
-  const shown = names.map((_, column) => !only || ours.some((line) => ran(line.querySelectorAll("td")[column])));
-  const hide = (cells) => cells.forEach((cell, column) => { cell.hidden = !shown[column]; });
-  hide(names);
-  let visible = true;
-  for (const line of lines) {
-    if (line.classList.contains("first")) visible = !only || [...line.querySelectorAll("td")].some(ran);
-    line.hidden = !visible;
-    hide([...line.querySelectorAll("td")]);
+/** Hide the rows and columns without reproduced results, or show all. */
+function showOnlyReproduced(table, isOn) {
+  // A note on an empty cell reports an unsuccessful run.
+  const hasResult = (cell) => !cell.classList.contains("none") || cell.querySelector("sup") !== null;
+  const cellsOf = (row) => [...row.querySelectorAll("td")];
+  const rows = [...table.querySelectorAll("tbody tr:not(.group)")];
+  const reproduced = rows.filter((row) => row.classList.contains("reproduced"));
+  const headings = [...[...table.tHead.rows].at(-1).querySelectorAll("th")];
+  const isShown = headings.map((_, column) => !isOn || reproduced.some((row) => hasResult(cellsOf(row)[column])));
+  const hideColumns = (cells) => cells.forEach((cell, column) => { cell.hidden = !isShown[column]; });
+  hideColumns(headings);
+  let isRowShown = true;
+  for (const row of rows) {
+    if (row.classList.contains("first")) isRowShown = !isOn || cellsOf(row).some(hasResult);
+    row.hidden = !isRowShown;
+    hideColumns(cellsOf(row));
   }
-  for (const body of table.tBodies) body.hidden = [...body.rows].every((row) => row.hidden || row.classList.contains("group"));
+  for (const body of table.tBodies) {
+    body.hidden = [...body.rows].every((row) => row.hidden || row.classList.contains("group"));
+  }
+  if (table.tHead.rows.length > 1) updateColumnGroups(table.tHead.rows[0], isShown);
+}
+
+/** Adjust the spans of the column groups to the shown columns. */
+function updateColumnGroups(row, isShown) {
   let column = 0;
-  for (const group of table.tHead.rows.length > 1 ? table.tHead.rows[0].querySelectorAll("th") : []) {
+  for (const group of row.querySelectorAll("th")) {
     group.dataset.span ??= group.colSpan;
-    const count = shown.slice(column, column + Number(group.dataset.span)).filter(Boolean).length;
-    column += Number(group.dataset.span);
+    const end = column + Number(group.dataset.span);
+    const count = isShown.slice(column, end).filter(Boolean).length;
     group.hidden = !count;
     group.colSpan = count || 1;
+    column = end;
   }
 }
