@@ -99,9 +99,9 @@ def noise_levels(frame: pd.DataFrame, notes: list[str]) -> Figure:
     figure, axes = style.panels(2 if estimate.detection else 1, 1, 2.6, sharex=True)
     upper, lower = axes[0, 0], axes[-1, 0]
     _plot_noise_rates(upper, estimate)
-    detected = f"detected {estimate.true_positives} of {estimate.num_noisy} noisy clients"
-    title = f"{caption(row)}\n{detected}; {estimate.false_positives} false positives"
-    upper.set_title(title, loc="left")
+    detected = f"noisy clients detected: {estimate.true_positives} of {estimate.num_noisy}"
+    false_positives = f"false positives: {estimate.false_positives}"
+    upper.set_title(f"{caption(row)}\n{detected}; {false_positives}", loc="left")
     label = "client, sorted by true noise rate"
     if estimate.detection:
         _plot_sample_detection(lower, estimate)

@@ -33,9 +33,9 @@ def read_scenario(run_dir: Path) -> Scenario:
         with np.load(io.BytesIO(path.read_bytes())) as file:
             return {name: file[name] for name in SCENARIO_ARRAYS}
     except FileNotFoundError:
-        raise UserError(f"{path}: missing; left out") from None
+        raise UserError(f"{path}: missing; excluded") from None
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); left out") from error
+        raise UserError(f"{path}: damaged ({type(error).__name__}); excluded") from error
 
 
 def read_journal(run_dir: Path) -> list[JournalEntry]:
@@ -46,7 +46,7 @@ def read_journal(run_dir: Path) -> list[JournalEntry]:
     except FileNotFoundError:
         return []
     except ValueError as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); left out") from error
+        raise UserError(f"{path}: damaged ({type(error).__name__}); excluded") from error
 
 
 def sort_by_size(counts: Array) -> Array:

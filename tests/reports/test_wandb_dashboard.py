@@ -1,4 +1,4 @@
-"""The W&B dashboard: made with wandb-workspaces, sent where there is a server, written down where there is none."""
+"""W&B dashboard: uploaded to a server, or written to a file without login or connection."""
 
 import json
 import os
@@ -14,7 +14,7 @@ KEY = "0123456789abcdef" * 3
 
 
 @pytest.fixture(autouse=True)
-def nobody_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_wandb_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
@@ -31,20 +31,21 @@ def panels(spec: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def test_without_a_login_what_would_be_sent_is_written(
+def test_definition_is_written_without_a_login(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["project=mine", "out=board.json"]) == 0
     line = capsys.readouterr().out
-    assert line.startswith("not sent (no login); written to board.json;") and line.count("\n") == 1
-    assert line.endswith("this sends it: python -m reports.wandb_dashboard project=mine\n")
+    assert line.startswith("not uploaded (no login); written to board.json; ")
+    assert line.endswith("upload with: python -m reports.wandb_dashboard project=mine\n")
+    assert line.count("\n") == 1
     written = json.loads((tmp_path / "board.json").read_text())
     assert (written["projectName"], written["displayName"]) == (
         "mine",
         "Federated learning under label noise",
     )
     shown = panels(written["spec"])
-    assert list(shown) == ["Accuracy by method", "Cells", "Noise detection", "Cost", "Figures"]
+    assert list(shown) == ["Accuracy by method", "Runs", "Noise detection", "Cost", "Figures"]
     first = shown["Accuracy by method"][0]["config"]
     assert (first["xAxis"], first["metrics"], first["groupBy"]) == (
         "participations",
@@ -55,8 +56,8 @@ def test_without_a_login_what_would_be_sent_is_written(
     assert table["runFeed"]["columnOrder"] == list(COLUMNS)
 
 
-def test_every_panel_asks_for_something_that_runs_send(tmp_path: Path) -> None:
-    """The names are those of a record and a curve of FedCorr, the method that sends most."""
+def test_panels_use_logged_metrics_only(tmp_path: Path) -> None:
+    """FedCorr logs the most metrics."""
     assert main(["out=board.json"]) == 0
     text = (tmp_path / "board.json").read_text()
     scores = (
@@ -73,37 +74,35 @@ def test_every_panel_asks_for_something_that_runs_send(tmp_path: Path) -> None:
         "cost/samples_trained",
         "time/seconds_method",
     )
-    pictures = ("figures/partition", "figures/lid_mixture", "figures/confusion")
-    known = {"summary/best", "summary/last10", "status", *scores, *totals, *pictures}
-    asked = {
+    figures = ("figures/partition", "figures/lid_mixture", "figures/confusion")
+    known = {"summary/best", "summary/last10", "status", *scores, *totals, *figures}
+    used = {
         word
         for word in text.replace('"', " ").replace(":", " ").replace("metrics.", " ").split()
         if "/" in word
     }
-    assert asked == {name for name in known if "/" in name}
+    assert used == {name for name in known if "/" in name}
 
 
-def test_is_sent_where_there_is_a_server(
+def test_dashboard_is_uploaded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with wandb_server() as server:
         monkeypatch.setenv("WANDB_BASE_URL", server.url)
         monkeypatch.setenv("WANDB_API_KEY", KEY)
         assert main(["project=mine"]) == 0
-    (sent,) = server.views
-    assert (sent["entityName"], sent["projectName"], sent["type"]) == (
+    (view,) = server.views
+    assert (view["entityName"], view["projectName"], view["type"]) == (
         "a-team",
         "mine",
         "project-view",
     )
-    assert "Noise detection" in panels(json.loads(sent["spec"]))
-    assert (
-        "/a-team/mine?nw=" in capsys.readouterr().out
-        and not (tmp_path / "wandb_dashboard.json").exists()
-    )
+    assert "Noise detection" in panels(json.loads(view["spec"]))
+    assert "/a-team/mine?nw=" in capsys.readouterr().out
+    assert not (tmp_path / "wandb_dashboard.json").exists()
 
 
-def test_server_that_is_not_there_costs_seconds(
+def test_definition_is_written_without_a_connection(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
@@ -116,13 +115,15 @@ def test_server_that_is_not_there_costs_seconds(
 
 
 @pytest.mark.parametrize(
-    ("typed", "words"),
+    ("argument", "message"),
     [
-        ("colour=red", "unknown key colour: available: project"),
-        ("out=no/such/folder.json", "No such file or directory"),
+        ("color=red", "unknown key color: available: project"),
+        ("out=no/such/directory.json", "No such file or directory"),
     ],
 )
-def test_mistakes_are_one_line(typed: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([typed]) == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith("error: ") and words in shown and shown.count("\n") == 1
+def test_user_errors_are_one_line(
+    argument: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([argument]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ") and message in printed and printed.count("\n") == 1

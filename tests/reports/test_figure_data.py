@@ -1,0 +1,170 @@
+"""Data of the figures: extraction from run directories, aggregation, and selection of runs."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from figure_runs import FEDCORR, write_run
+
+from methods.core.errors import UserError
+from reports.figures import accuracy, select
+from reports.figures.extract import (
+    curve_band,
+    label_confusions,
+    lid_iterations,
+    mean_std_by_x,
+    mixture_densities,
+    noise_estimate,
+    rank_methods,
+    read_journal,
+    read_scenario,
+    row_percentages,
+    sort_by_size,
+    stage_ends,
+)
+from reports.frame.load import load_runs
+
+
+def rows(runs: Path) -> list[dict[str, Any]]:
+    return select.rows_of(load_runs([runs]).done)
+
+
+def test_sort_by_size():
+    counts = read_scenario(FEDCORR)["clean_counts"]
+    assert counts.sum(axis=1).tolist() == [10, 10, 20, 5]
+    assert sort_by_size(counts).tolist() == [[0, 5, 0], [4, 3, 3], [2, 4, 4], [10, 0, 10]]
+
+
+def test_row_percentages():
+    assert row_percentages([[3, 1], [0, 0]]).tolist() == [[75, 25], [0, 0]]
+
+
+def test_lid_iterations_are_selected_and_thinned():
+    journal = read_journal(FEDCORR)
+    assert [entry["iteration"] for entry in lid_iterations(journal)] == [1, 2]
+    many = [{"iteration": number, "cumulative_lid": []} for number in range(1, 11)]
+    assert [entry["iteration"] for entry in lid_iterations(many, at_most=4)] == [1, 4, 7, 10]
+
+
+def test_mixture_densities():
+    """The density at the mean is w / sqrt(2 pi v), one standard deviation off exp(-1/2) of it."""
+    fit = {"means": [2.0, 4.0], "variances": [1.0, 4.0], "weights": [0.25, 0.75]}
+    low, high = mixture_densities(np.array([2.0, 3.0, 4.0]), fit)
+    peak = 1 / math.sqrt(2 * math.pi)
+    assert low[:2] == pytest.approx([0.25 * peak, 0.25 * peak * math.exp(-0.5)])
+    assert high[[0, 2]] == pytest.approx([0.375 * peak * math.exp(-0.5), 0.375 * peak])
+    flat = {"means": [1.0, 1.0], "variances": [0.0, 0.0], "weights": [1.0, 0.0]}
+    assert mixture_densities(np.array([1.0, 2.0]), flat).tolist() == [[0, 0], [0, 0]]
+
+
+def test_noise_estimate():
+    """The last iteration predicts clients 1, 2 and 3 noisy; 3 is clean."""
+    estimate = noise_estimate(read_journal(FEDCORR), read_scenario(FEDCORR))
+    assert estimate.clients.tolist() == [0, 3, 1, 2], "in order of true noise rate"
+    assert estimate.before == pytest.approx([0, 0, 40, 70])
+    assert estimate.estimated == pytest.approx([0, 40, 20, 50])
+    assert estimate.after == pytest.approx([0, 20, 10, 40])
+    counts = (estimate.true_positives, estimate.num_noisy, estimate.false_positives)
+    assert counts == (2, 2, 1)
+    assert estimate.detection == {1: [2, 0, 1, 7], 2: [9, 1, 2, 8], 3: [0, 2, 0, 3]}
+
+
+def test_noise_estimate_without_corrected_labels():
+    journal = [
+        {key: value for key, value in entry.items() if not key.startswith(("label", "sample"))}
+        for entry in read_journal(FEDCORR)
+    ]
+    estimate = noise_estimate(journal, read_scenario(FEDCORR))
+    assert estimate.after is None and estimate.detection == {}
+
+
+def test_label_confusions_use_the_last_entry_of_a_stage():
+    """27 of 45 given labels are correct, 35 after pre-processing, 44 after finetuning."""
+    confusions = label_confusions(read_journal(FEDCORR), read_scenario(FEDCORR))
+    titles = ["given labels", "after preprocessing", "after finetuning"]
+    assert [title for title, _ in confusions] == titles
+    assert [int(np.trace(counts)) for _, counts in confusions] == [27, 35, 44]
+    assert {int(counts.sum()) for _, counts in confusions} == {45}
+
+
+def test_stage_ends():
+    stages = {"stage": ["a", "a", "b"], "participations": [10, 20, 25]}
+    assert stage_ends(pd.DataFrame(stages)) == [("a", 20), ("b", 25)]
+
+
+def test_curve_band_uses_shared_evaluations():
+    """At 10 the accuracies are 0.1 and 0.3: mean 20 %, standard deviation 10 sqrt(2) %."""
+    first = pd.DataFrame({"participations": [10, 15, 30], "accuracy": [0.1, 0.9, 0.5]})
+    second = pd.DataFrame({"participations": [10, 20, 30], "accuracy": [0.3, 0.9, 0.5]})
+    both, single = curve_band([first, second]), curve_band([first])
+    assert both.x.tolist() == [10, 30] and both.mean == pytest.approx([20, 50])
+    assert both.std == pytest.approx([10 * math.sqrt(2), 0])
+    assert single.std is None and single.mean == pytest.approx([10, 90, 50])
+
+
+def test_mean_std_by_x():
+    single, double = mean_std_by_x([(1.0, 80.0), (0.5, 70.0), (1.0, 90.0)])
+    assert single[:2] == (0.5, 70) and math.isnan(single[2])
+    assert double == pytest.approx((1.0, 85, math.sqrt(50)))
+
+
+def test_ranks_use_settings_of_all_methods():
+    """c ran in one setting and is dropped. b wins twice and a once: ranks 4/3 and 5/3."""
+    results = {
+        1: {"a": [0.5, 0.7], "b": [0.7], "c": [0.9]},
+        2: {"a": [0.5], "b": [0.4]},
+        3: {"a": [0.1], "b": [0.3]},
+    }
+    found = rank_methods(results)
+    assert found is not None
+    assert (found.methods, found.dropped, found.ranking.num_settings) == (("b", "a"), ("c",), 3)
+    assert found.ranks == pytest.approx([4 / 3, 5 / 3]) and found.cliques == [(0, 1)]
+    assert rank_methods({1: {"a": [0.5], "b": [0.4]}}) is None
+
+
+def test_significantly_different_methods_are_in_no_clique():
+    """20 settings, ranks 1, 2, 3; Nemenyi: 3.31 / sqrt(2) * sqrt(12 / 120) = 0.74."""
+    found = rank_methods({k: {"a": [0.9], "b": [0.8], "c": [0.7]} for k in range(20)})
+    assert found is not None and found.ranks == (1, 2, 3) and found.cliques == []
+    assert found.ranking.critical_difference == pytest.approx(0.741, abs=2e-3)
+
+
+def test_variant_labels_name_unusual_parameters(tmp_path):
+    write_run(tmp_path, "fedavg")
+    for params in ((True, 0.5), (False, 0.5), (True, 0.9)):
+        write_run(tmp_path, "fedcorr", **{"method.mixup": params[0], "method.pi": params[1]})
+    labels = ["fedavg", "fedcorr", "fedcorr mixup=false", "fedcorr pi=0.9"]
+    assert select.variants(rows(tmp_path)) == labels
+    write_run(tmp_path, "fedavg", **{"train.lr": 0.1})
+    without_majority = select.variants(rows(tmp_path))[:2]
+    assert without_majority == ["fedavg lr=0.01", "fedavg lr=0.1"]
+
+
+def test_best_match_prefers_the_setting_then_unablated_runs(tmp_path):
+    cifar10 = {"dataset.name": "cifar10"}
+    ablated, complete = {"method.finetuning": False}, {"method.finetuning": True}
+    write_run(tmp_path, "fedcorr", **cifar10, **ablated, **{"noise.rho": 0.6})
+    write_run(tmp_path, "fedcorr", **cifar10, **complete, **{"noise.rho": 0.8})
+    assert select.best_match(rows(tmp_path))["run_id"] == "fedcorr-000"
+    write_run(tmp_path, "fedcorr", seed=2, **cifar10, **complete, **{"noise.rho": 0.6})
+    assert select.best_match(rows(tmp_path))["run_id"] == "fedcorr-002"
+
+
+def test_combinations_need_a_method_alone_and_after_fedcorr(tmp_path):
+    """median never ran alone, poc never after FedCorr; the ablated run is not used."""
+    for final in ("feddyn", "median"):
+        write_run(tmp_path, "fedcorr", **{"method.final": final, "method.mixup": True})
+    write_run(tmp_path, "fedcorr", **{"method.final": "feddyn", "method.mixup": False})
+    write_run(tmp_path, "feddyn")
+    write_run(tmp_path, "poc")
+    found = accuracy.combinations(rows(tmp_path))
+    names = {key: [row["run_id"] for row in group] for key, group in found.items()}
+    assert names == {("feddyn", False): ["fedcorr-000"], ("feddyn", True): ["feddyn-003"]}
+
+
+def test_missing_scenario_is_a_user_error(tmp_path):
+    with pytest.raises(UserError, match=r"scene\.npz: missing; excluded$"):
+        read_scenario(tmp_path)

@@ -1,0 +1,204 @@
+"""Page data: equal to the records, compressed without loss, and without local paths."""
+
+import json
+import math
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from fake_runs import make_unfinished, set_status, write_sweep
+
+from reports.figures.extract import read_scenario
+from reports.page import collect, traces
+from reports.page.rerun import rerun, to_override_value
+
+RECORDS = Path(__file__).parent / "records"
+
+
+def unpack(column):
+    """`unpack` of assets/data.js in Python."""
+    pairs = column.get("r", column.get("d", [0])[1:])
+    decoded = [
+        value for value, count in zip(pairs[::2], pairs[1::2], strict=True) for _ in range(count)
+    ]
+    values = decoded if "r" in column else column.get("v")
+    if "d" in column:
+        values = np.cumsum([column["d"][0], *decoded]).tolist()
+    return [None if value is None else value / 10 ** column["k"] for value in values]
+
+
+def entries_of(data):
+    return {
+        (setting["noise"], entry["label"]): entry
+        for setting in data["settings"]
+        for entry in setting["entries"]
+    }
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[], [1.0], [1, 2, 3, 4, 9], [0.5, 0.5, 0.5, None, math.nan, 0.25], [3.14159, 2.0, 1.0]],
+)
+def test_packed_columns_can_be_decoded(values):
+    expected = [None if value is None or math.isnan(value) else round(value, 3) for value in values]
+    assert unpack(traces.pack(values, 3)) == expected
+
+
+def test_pack_uses_the_shortest_form():
+    assert traces.pack(range(10, 1010, 10), 0) == {"d": [10, 10, 99], "k": 0}
+    assert traces.pack([0.25] * 100, 2) == {"r": [25, 100], "k": 2}
+    assert traces.pack([0.1, 0.7, 0.3], 1) == {"v": [1, 7, 3], "k": 1}
+
+
+def test_downsampled_curves_keep_their_ends_and_share_indices():
+    downsample = traces.downsample_indices
+    assert downsample(0, 100) == [] and downsample(7, 100) == list(range(7))
+    for length in (101, 399, 5000):
+        kept = downsample(length, 100)
+        assert len(kept) <= 101 and kept[0] == 0 and kept[-1] == length - 1
+    assert set(downsample(3001, 100)) <= set(downsample(301, 100)) | set(range(301, 3001))
+
+
+def test_curve_of_a_record():
+    frame = pd.read_csv(RECORDS / "good" / "fedcorr-iid-s1" / "curve.csv")
+    found = traces.curve(frame, 400)
+    assert unpack(found["accuracy"]) == frame["accuracy"].tolist()
+    assert unpack(found["participations"]) == frame["participations"].tolist()
+    assert found["stages"] == ["train", len(frame)]
+    assert "megabytes" not in found and "scores" not in found
+
+
+def test_scenario_of_a_record():
+    arrays = read_scenario(RECORDS / "good" / "fedcorr-iid-s1")
+    found = traces.scenario(arrays)
+    counts = arrays["clean_counts"]
+    assert (found["clients"], found["classes"], found["largest"]) == (*counts.shape, counts.max())
+    digits = [traces.BASE64_DIGITS.index(letter) for letter in found["counts"]]
+    levels = np.array(digits).reshape(counts.shape)
+    assert ((levels == 0) == (counts == 0)).all()
+    assert (abs(levels / 63 - counts / counts.max()) <= 1 / 63).all()
+    assert found["sizes"] == counts.sum(axis=1).tolist()
+    assert found["noisy"] == "".join("01"[int(level > 0)] for level in arrays["client_level"])
+
+
+def test_confusion_matrix_of_few_and_many_classes():
+    assert traces.confusion([[3, 1], [0, 4]]) == {"counts": [[3, 1], [0, 4]]}
+    assert traces.confusion(np.eye(100, dtype=int).tolist()) == {"recall": [100.0] * 100}
+    assert [traces.confusion(wrong) for wrong in (None, [], [[1, 2]], "x")] == [None] * 4
+
+
+def test_entries_equal_the_records(tmp_path, frozen_conf):
+    run_dirs = write_sweep(tmp_path / "runs")
+    data = collect.build_page_data([str(tmp_path / "runs")]).data
+    records = [json.loads((run_dir / "record.json").read_text()) for run_dir in run_dirs]
+    assert [len(setting["entries"]) for setting in data["settings"]] == [4, 4]
+    for (noise, label), entry in entries_of(data).items():
+        own = [
+            record
+            for record in records
+            if record["config"]["method"]["name"] == label
+            and f"ρ {record['config']['noise']['rho']:g}," in noise
+        ]
+        assert [run["id"] for run in entry["runs"]] == [record["run_id"] for record in own]
+        for name in ("best", "last10", "final"):
+            values = [100 * record["summary"][name] for record in own]
+            mean, std = round(np.mean(values), 4), round(np.std(values, ddof=1), 4)
+            assert entry[name] == pytest.approx({"mean": mean, "std": std, "n": 2})
+        assert (entry["participations"], entry["megabytes"], entry["seconds"]) == (500, 5, 10)
+        assert (entry["clients_f1"] is None) == (label != "fedcorr")
+    fedcorr = entries_of(data)["rho_tau (ρ 0.4, τ 0.5)", "fedcorr"]
+    assert fedcorr["versus"]["mean"] == pytest.approx(0.5) and fedcorr["versus"]["n"] == 2
+    run = fedcorr["runs"][1]
+    curve = pd.read_csv(tmp_path / "runs" / run["id"] / "curve.csv").round(4)
+    assert unpack(run["curve"]["accuracy"]) == curve["accuracy"].tolist()
+    assert unpack(run["curve"]["scores"]["samples/f1"]) == curve["samples/f1"].tolist()
+    assert len(data["scenarios"]) == 4, "equal scenarios are stored once"
+
+
+def test_runs_of_a_setting_differ_in_method_and_training_only(frozen_conf):
+    data = collect.build_page_data([str(RECORDS / "good")]).data
+    shared = ("dataset", "model", "partition", "noise", "budget", "federation", "evaluate", "scale")
+    for setting in data["settings"]:
+        values = [
+            {key: value for key, value in entry["config"].items() if key.split(".")[0] in shared}
+            for entry in setting["entries"]
+        ]
+        assert all(other == values[0] for other in values)
+    keys = ("scale", "partition", "noise", "budget", "also")
+    descriptions = {tuple(setting[key] for key in keys) for setting in data["settings"]}
+    assert len(descriptions) == len(data["settings"])
+    labels = {label for _, label in entries_of(data)}
+    assert {"fedavg", "fedcorr"} <= labels
+    assert any(label.startswith("fedprox mu=") for label in labels)
+
+
+def test_unsuccessful_and_unfinished_runs_are_shown_but_not_averaged(tmp_path, frozen_conf):
+    _, second, third, fourth = write_sweep(
+        tmp_path / "runs", rhos=[0.4], methods=["fedavg"], seeds=[1, 2, 3, 4]
+    )
+    set_status(second, "diverged", "round 7: the loss is not finite")
+    set_status(third, "failed", f"OSError: {tmp_path}/data/x.bin: no space left")
+    make_unfinished(fourth)
+    page = collect.build_page_data([str(tmp_path / "runs")])
+    (entry,) = entries_of(page.data).values()
+    assert entry["status"] == {"done": 1, "diverged": 1, "failed": 1, "running": 1}
+    assert entry["best"]["n"] == 1
+    runs = {run["seed"]: run for run in entry["runs"]}
+    assert runs[2]["reason"] == "round 7: the loss is not finite"
+    assert runs[3]["reason"] == "OSError: …/x.bin: no space left"
+    assert unpack(runs[4]["curve"]["participations"]) == [5, 10, 15, 20, 25, 30]
+    assert not [line for line in page.warnings if "unfinished" in line]
+    assert str(tmp_path) not in json.dumps(page.data)
+
+
+def test_command_gives_the_same_run_id():
+    """Uses the real configuration."""
+    from benchmarks.config.sweep import expand
+
+    overrides = [
+        "method=fedcorr", "method.theta=0.25", "dataset=cifar10", "noise=symmetric",
+        "noise.epsilon=0.7", "model=mlp", "model.hidden=[64,32]", "partition=dirichlet",
+        "train.lr=0.00012345678", "seed=3", "scale=smoke",
+    ]  # fmt: skip
+    ((_, config),) = expand(overrides)
+    found = rerun(config.science(), config.scale)
+    words = shlex.split(found.command)
+    ((_, same),) = expand([*words[3:], "seed=3"])
+    assert same.run_id == config.run_id
+    keys = {"method.theta", "noise.epsilon", "model.name", "model.hidden", "train.lr"}
+    assert set(found.defaults) == keys and len(words) == 3 + 6 + 4
+
+
+def test_command_has_all_parameters_of_an_unknown_method(frozen_conf):
+    config = {
+        "method": {"name": "mine", "strength": 0.5},
+        "dataset": {"name": "cifar10"},
+        "model": {"name": "lenet5"},
+        "partition": {"name": "iid"},
+        "noise": {"name": "rho_tau", "classes": None},
+    }
+    found = rerun(config, "laptop")
+    assert found.command.endswith("scale=laptop method.strength=0.5 noise.classes=null")
+    assert found.defaults == {}
+
+
+def test_override_values():
+    values = [None, True, 0.1, 3, "kl", (512, 512), "a b", "it's"]
+    expected = ["null", "true", "0.1", "3", "kl", "[512,512]", "'a b'", "'it\\'s'"]
+    assert list(map(to_override_value, values)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "stripped"),
+    [
+        ("/home/me/x/y.npz: no; ~/a/b.csv", "…/y.npz: no; …/b.csv"),
+        ("C:\\Users\\me\\c.csv, a / b", "…/c.csv, a / b"),
+        ("clients/f1, 3/4, </th></tr>", "clients/f1, 3/4, </th></tr>"),
+        ("/tmp/runs/r-1/record.json", "r-1/record.json"),
+    ],
+)
+def test_paths_are_stripped(text, stripped):
+    data = {"clients/f1": [text]}
+    assert collect._strip_paths(data, ["/tmp/runs", "s"]) == {"clients/f1": [stripped]}
