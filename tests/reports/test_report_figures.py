@@ -203,6 +203,10 @@ def test_skipped_figures_are_reported(tmp_path, capsys):
         (["scale=huge"], "invalid scale=huge: available: all, paper, laptop, smoke"),
         (["runs=/nowhere"], "no finished run below /nowhere"),
         (
+            [f"runs={GOOD}", "noise.ro=0.4"],
+            "unknown key noise.ro: did you mean noise.rho? available: ",
+        ),
+        (
             [f"runs={GOOD}", "figure=fedcorr_figure3", "out=/dev/null/x"],
             "/dev/null/x/laptop: Not a directory",
         ),
