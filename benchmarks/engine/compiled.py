@@ -79,7 +79,7 @@ class CompiledEngine:
 
     def __call__(self, model: FlatModel, submodule: str, x: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
-            with kernels.CustomKernelMode():  # type: ignore[no-untyped-call]
+            with kernels.CustomKernelMode():
                 return model.module_forward(submodule, x)
         is_full_batch = x.dim() == 4 and len(x) % self._batch_size == 0
         if not model.is_training_pass or not is_full_batch or x.requires_grad:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -62,6 +62,10 @@ def with_custom_kernels(decompositions: Mapping[Any, Override]) -> dict[Any, Ove
 
 class CustomKernelMode(TorchDispatchMode):
     """Context in which supported calls use the custom kernels. For passes without gradients."""
+
+    if TYPE_CHECKING:  # torch does not annotate the constructor
+
+        def __init__(self) -> None: ...
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         own = kernel_overrides().get(func)
