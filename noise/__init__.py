@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 
 from methods.core.errors import invalid
-from noise.base import NOISE_MODELS, NoiseModel, NoiseRecord
+from noise.base import NOISE_MODELS, NoiseInput, NoiseModel, NoiseRecord
 
 __all__ = [
     "NOISE_MODELS",
+    "NoiseInput",
     "NoiseModel",
     "NoiseRecord",
     "apply_noise",
@@ -43,11 +44,9 @@ def apply_noise(
         raise invalid(
             "client_indices", f"{joined.min()} to {joined.max()}", f"0 to {len(labels) - 1}"
         )
-    clean_labels = labels.astype(np.int64)
-    given, level = model.apply(clean_labels, client_indices, num_classes, seed, params)
-    return make_noise_record(
-        clean_labels, given, level, client_indices, num_classes, model.convention
-    )
+    clean = labels.astype(np.int64)
+    given, level = model.apply(NoiseInput(clean, client_indices, num_classes, seed), params)
+    return make_noise_record(clean, given, level, client_indices, num_classes, model.convention)
 
 
 def make_noise_record(

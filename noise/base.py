@@ -1,4 +1,4 @@
-"""Shared by the noise models: registry, result, random stream and sampling of exact fractions."""
+"""Shared by the noise models: registry, input, result and sampling of exact fractions."""
 
 import zlib
 from collections.abc import Callable, Iterable
@@ -10,18 +10,52 @@ import numpy as np
 from methods.core.errors import UserError, invalid
 from methods.core.plugins import Registry
 
+Noisy = tuple[np.ndarray, np.ndarray]  # (n,) given labels, (K,) nominal noise level of each client
+
+
+@dataclass(frozen=True)
+class NoiseInput:
+    """Clean labels of a dataset, its clients and the seed. Noise models must not change them."""
+
+    labels: np.ndarray  # (n,) int64, clean labels
+    client_indices: list[np.ndarray]  # sample indices of each client
+    num_classes: int
+    seed: int
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.client_indices)
+
+    def rng(self, name: str) -> np.random.Generator:
+        """Random stream of a noise model, independent of the partition's stream."""
+        return np.random.default_rng([self.seed, zlib.crc32(f"noise.{name}".encode())])
+
+    def class_members(self) -> list[np.ndarray]:
+        """Sample indices of each class."""
+        return [np.flatnonzero(self.labels == label) for label in range(self.num_classes)]
+
+    def require_two_classes(self, epsilon: float) -> None:
+        """Raise if labels must change but there is only one class."""
+        if epsilon > 0 and self.num_classes < 2:
+            raise invalid("noise.epsilon", epsilon, "0 for a dataset with one class")
+
+    def require_disjoint(self, option: str) -> None:
+        """Raise if clients share a sample. It has one label, so its noise needs one client."""
+        joined = np.concatenate(self.client_indices)
+        if repeated := len(joined) - len(np.unique(joined)):
+            raise UserError(
+                f"cannot apply {option}: the partition assigns samples more than once ({repeated} "
+                "repetitions); choose a partition with disjoint clients"
+            )
+
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """A registered noise model.
-
-    `apply(clean_labels, client_indices, num_classes, seed, params)` returns the given labels and
-    the nominal noise level of each client. It must not change its arguments.
-    """
+    """A registered noise model. `apply(data, params)` returns given labels and noise levels."""
 
     name: str
     params: type  # a class made by `methods.core.params.parameters`
-    apply: Callable[[np.ndarray, list[np.ndarray], int, int, Any], tuple[np.ndarray, np.ndarray]]
+    apply: Callable[[NoiseInput, Any], Noisy]
     summary: str
     convention: str  # meaning of a noise level; levels of two conventions are not comparable
 
@@ -41,11 +75,6 @@ class NoiseRecord:
     convention: str
 
 
-def make_rng(seed: int, name: str) -> np.random.Generator:
-    """Random stream of one noise model, independent of the partition's stream."""
-    return np.random.default_rng([seed, zlib.crc32(f"noise.{name}".encode())])
-
-
 def sample_exact_fraction(
     groups: Iterable[np.ndarray], epsilon: float, rng: np.random.Generator
 ) -> np.ndarray:
@@ -54,24 +83,3 @@ def sample_exact_fraction(
     With the same seed, the members for a larger epsilon include those for a smaller one.
     """
     return np.concatenate([rng.permutation(group)[: int(len(group) * epsilon)] for group in groups])
-
-
-def class_members(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
-    """Sample indices of each class."""
-    return [np.flatnonzero(labels == label) for label in range(num_classes)]
-
-
-def require_two_classes(epsilon: float, num_classes: int) -> None:
-    """Raise if labels must change but there is only one class."""
-    if epsilon > 0 and num_classes < 2:
-        raise invalid("noise.epsilon", epsilon, "0 for a dataset with one class")
-
-
-def require_disjoint(option: str, client_indices: list[np.ndarray]) -> None:
-    """Raise if a sample occurs twice. A sample has one label, so its noise needs one client."""
-    joined = np.concatenate(client_indices)
-    if repeated := len(joined) - len(np.unique(joined)):
-        raise UserError(
-            f"cannot apply {option}: the partition assigns samples more than once ({repeated} "
-            "repetitions); choose a partition with disjoint clients"
-        )

@@ -12,7 +12,7 @@ import numpy as np
 
 from methods.core.errors import UserError, invalid, suggest
 from methods.core.params import parameters
-from noise.base import NOISE_MODELS, NoiseModel
+from noise.base import NOISE_MODELS, NoiseInput, NoiseModel, Noisy
 
 
 @parameters
@@ -21,26 +21,22 @@ class HumanParams:
     key: str = "worse_label"  # name of an array in the file
 
 
-def apply_human(
-    labels: np.ndarray,
-    client_indices: list[np.ndarray],
-    num_classes: int,
-    seed: int,
-    params: HumanParams,
-) -> tuple[np.ndarray, np.ndarray]:
+def apply_human(data: NoiseInput, params: HumanParams) -> Noisy:
     given, clean = read_label_file(params.path, params.key)
-    if given.shape != labels.shape or not np.issubdtype(given.dtype, np.integer):
+    if given.shape != data.labels.shape or not np.issubdtype(given.dtype, np.integer):
         found = f"{given.dtype}{given.shape}"
-        raise invalid("noise.key", params.key, f"{len(labels)} integer labels, not {found}")
-    if given.min() < 0 or given.max() >= num_classes:
+        raise invalid("noise.key", params.key, f"{len(data.labels)} integer labels, not {found}")
+    if given.min() < 0 or given.max() >= data.num_classes:
         found = f"{given.min()} to {given.max()}"
-        raise invalid("noise.key", params.key, f"labels from 0 to {num_classes - 1}, not {found}")
-    if clean is not None and not np.array_equal(clean, labels):
+        raise invalid(
+            "noise.key", params.key, f"labels from 0 to {data.num_classes - 1}, not {found}"
+        )
+    if clean is not None and not np.array_equal(clean, data.labels):
         raise invalid(
             "noise.path", params.path, "a file whose clean_label equals the labels of the dataset"
         )
     given = given.astype(np.int64)
-    return given, np.full(len(client_indices), float(np.mean(given != labels)))
+    return given, np.full(data.num_clients, float(np.mean(given != data.labels)))
 
 
 def read_label_file(path: str, key: str) -> tuple[np.ndarray, np.ndarray | None]:

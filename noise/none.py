@@ -3,17 +3,11 @@
 import numpy as np
 
 from methods.core.params import NoParams
-from noise.base import NOISE_MODELS, NoiseModel
+from noise.base import NOISE_MODELS, NoiseInput, NoiseModel, Noisy
 
 
-def apply_none(
-    labels: np.ndarray,
-    client_indices: list[np.ndarray],
-    num_classes: int,
-    seed: int,
-    params: NoParams,
-) -> tuple[np.ndarray, np.ndarray]:
-    return labels.copy(), np.zeros(len(client_indices))
+def apply_none(data: NoiseInput, params: NoParams) -> Noisy:
+    return data.labels.copy(), np.zeros(data.num_clients)
 
 
 NOISE_MODELS.add(

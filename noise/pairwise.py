@@ -9,14 +9,7 @@ from typing import Literal
 import numpy as np
 
 from methods.core.params import Fraction, parameters
-from noise.base import (
-    NOISE_MODELS,
-    NoiseModel,
-    class_members,
-    make_rng,
-    require_two_classes,
-    sample_exact_fraction,
-)
+from noise.base import NOISE_MODELS, NoiseInput, NoiseModel, Noisy, sample_exact_fraction
 
 
 @parameters
@@ -25,19 +18,13 @@ class PairwiseParams:
     direction: Literal[-1, 1] = -1  # offset of the wrong class
 
 
-def apply_pairwise(
-    labels: np.ndarray,
-    client_indices: list[np.ndarray],
-    num_classes: int,
-    seed: int,
-    params: PairwiseParams,
-) -> tuple[np.ndarray, np.ndarray]:
-    require_two_classes(params.epsilon, num_classes)
-    rng = make_rng(seed, "pairwise")
-    flipped = sample_exact_fraction(class_members(labels, num_classes), params.epsilon, rng)
-    given = labels.copy()
-    given[flipped] = (labels[flipped] + params.direction) % num_classes
-    return given, np.full(len(client_indices), params.epsilon)
+def apply_pairwise(data: NoiseInput, params: PairwiseParams) -> Noisy:
+    data.require_two_classes(params.epsilon)
+    members, rng = data.class_members(), data.rng("pairwise")
+    flipped = sample_exact_fraction(members, params.epsilon, rng)
+    given = data.labels.copy()
+    given[flipped] = (data.labels[flipped] + params.direction) % data.num_classes
+    return given, np.full(data.num_clients, params.epsilon)
 
 
 NOISE_MODELS.add(

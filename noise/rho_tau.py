@@ -21,7 +21,7 @@ import numpy as np
 
 from methods.core.errors import invalid
 from methods.core.params import Fraction, PositiveInt, parameters
-from noise.base import NOISE_MODELS, NoiseModel, make_rng, require_disjoint
+from noise.base import NOISE_MODELS, NoiseInput, NoiseModel, Noisy
 
 
 @parameters
@@ -32,25 +32,19 @@ class RhoTauParams:
     form: Literal["plain", "official"] = "plain"  # implementation variant
 
 
-def apply_rho_tau(
-    labels: np.ndarray,
-    client_indices: list[np.ndarray],
-    num_classes: int,
-    seed: int,
-    params: RhoTauParams,
-) -> tuple[np.ndarray, np.ndarray]:
-    classes = num_classes if params.classes is None else params.classes
-    if classes > num_classes:
-        raise invalid("noise.classes", classes, f"null or at most {num_classes}")
-    require_disjoint("noise=rho_tau", client_indices)
-    rng = np.random.RandomState(seed) if params.form == "official" else make_rng(seed, "rho_tau")
+def apply_rho_tau(data: NoiseInput, params: RhoTauParams) -> Noisy:
+    classes = data.num_classes if params.classes is None else params.classes
+    if classes > data.num_classes:
+        raise invalid("noise.classes", classes, f"null or at most {data.num_classes}")
+    data.require_disjoint("noise=rho_tau")
+    rng = np.random.RandomState(data.seed) if params.form == "official" else data.rng("rho_tau")
     integers = rng.randint if isinstance(rng, np.random.RandomState) else rng.integers
-    num_clients = len(client_indices)
+    num_clients = data.num_clients
     is_noisy = rng.binomial(1, params.rho, num_clients)
     level = is_noisy * ((1 - params.tau) * rng.random(num_clients) + params.tau)
-    given = labels.copy()
+    given = data.labels.copy()
     for client in np.flatnonzero(level > 0):
-        indices = client_indices[client]
+        indices = data.client_indices[client]
         replaced = indices[rng.random(len(indices)) <= level[client]]
         given[replaced] = integers(0, classes, len(replaced))
     return given, level

@@ -11,15 +11,7 @@ from typing import Literal
 import numpy as np
 
 from methods.core.params import Fraction, parameters
-from noise.base import (
-    NOISE_MODELS,
-    NoiseModel,
-    class_members,
-    make_rng,
-    require_disjoint,
-    require_two_classes,
-    sample_exact_fraction,
-)
+from noise.base import NOISE_MODELS, NoiseInput, NoiseModel, Noisy, sample_exact_fraction
 
 
 @parameters
@@ -28,26 +20,20 @@ class SymmetricParams:
     scope: Literal["global", "client"] = "global"  # where the fraction is exact
 
 
-def apply_symmetric(
-    labels: np.ndarray,
-    client_indices: list[np.ndarray],
-    num_classes: int,
-    seed: int,
-    params: SymmetricParams,
-) -> tuple[np.ndarray, np.ndarray]:
-    require_two_classes(params.epsilon, num_classes)
-    rng = make_rng(seed, "symmetric")
-    groups = class_members(labels, num_classes)
+def apply_symmetric(data: NoiseInput, params: SymmetricParams) -> Noisy:
+    data.require_two_classes(params.epsilon)
+    rng = data.rng("symmetric")
+    groups = data.class_members()
     if params.scope == "client":
-        require_disjoint("noise.scope=client", client_indices)
-        groups = client_indices
+        data.require_disjoint("noise.scope=client")
+        groups = data.client_indices
     flipped = sample_exact_fraction(groups, params.epsilon, rng)
-    given = labels.copy()
+    given = data.labels.copy()
     if len(flipped):
         # One offset per sample of the dataset, so that a wrong label does not depend on epsilon.
-        offsets = rng.integers(1, num_classes, len(labels))
-        given[flipped] = (labels[flipped] + offsets[flipped]) % num_classes
-    return given, np.full(len(client_indices), params.epsilon)
+        offsets = rng.integers(1, data.num_classes, len(data.labels))
+        given[flipped] = (data.labels[flipped] + offsets[flipped]) % data.num_classes
+    return given, np.full(data.num_clients, params.epsilon)
 
 
 NOISE_MODELS.add(

@@ -54,21 +54,13 @@ def scenario_title(config: RunConfig) -> str:
 
 def plot_scenario(scenario: Scenario, path: Path, title: str) -> None:
     """Plot class counts of the clients as bubbles, and their noise rates as colors and bars."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     shown = min(scenario.num_clients, MAX_CLIENTS)
     rates = scenario.noise.client_rate[:shown]
     counts = scenario.class_counts(scenario.clean_labels)[:shown]
-    figure, (bubbles, bars) = pyplot.subplots(
-        nrows=2,
-        figsize=(max(6.0, 0.13 * shown + 2), 6),
-        height_ratios=(3, 1),
-        sharex=True,
-        layout="constrained",
-    )
+    figure = Figure(figsize=(max(6.0, 0.13 * shown + 2), 6), layout="constrained")
+    bubbles, bars = figure.subplots(nrows=2, height_ratios=(3, 1), sharex=True)
     clients, classes = np.nonzero(counts)
     points = bubbles.scatter(
         clients,
@@ -89,7 +81,6 @@ def plot_scenario(scenario: Scenario, path: Path, title: str) -> None:
     excerpt = f" (first {shown} of {scenario.num_clients})" if shown < scenario.num_clients else ""
     bars.set(xlabel=f"client{excerpt}", ylabel="noise rate, %", ylim=(0, 100), xlim=(-1, shown))
     figure.savefig(path, dpi=150)
-    pyplot.close(figure)
 
 
 def _format_counts(counts: np.ndarray) -> str:

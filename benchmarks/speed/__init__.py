@@ -1,1 +1,1 @@
-"""How fast the suite is, against the least that the same work can cost: `python -m benchmarks.speed`."""
+"""Speed of the runner, compared with hand-written loops: `python -m benchmarks.speed`."""

@@ -1,4 +1,18 @@
-"""The command: `python -m benchmarks.speed [parts=...] [repeats=...] [out=...]`."""
+"""Measure the speed of the runner against hand-written loops that do the same work.
+
+    python -m benchmarks.speed [parts=NAME,...] [repeats=N] [out=DIR]
+
+Options:
+  parts=all    suites: reference, one_process, resnet18, evaluation, methods, first_stage,
+               threads, growth, grid, start_up; all of them take about 35 minutes
+  repeats=7    repetitions per candidate, plus one warm-up
+  out=DIR      directory of speed.json, speed.png and growth.png;
+               default: reports/reproductions/speed
+
+Candidates are measured in turn, and ratios are computed within a repetition, so that other load
+affects all candidates equally. Results of other suites in speed.json are kept. Requires CIFAR-10:
+python -m benchmarks.data fetch=cifar10
+"""
 
 import json
 import os
@@ -8,85 +22,52 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, as benchmarks.run does
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, as in benchmarks.run
 
-from methods.core.errors import UserError
+from benchmarks.terminal.command import Options, require_choice, run_command
+from methods.core.errors import invalid
 
-HELP = """How fast the suite is, against hand-written loops that do the same work with nothing around it.
-
-  python -m benchmarks.speed [parts=NAME,...] [repeats=N] [out=FOLDER]
-
-  parts    {parts}; default all of them, some 35 minutes
-  repeats  turns that every candidate takes (default 7); one more, to warm up, is not counted
-  out      where speed.json, speed.png and growth.png go (default reports/reproductions/speed)
-
-Candidates take turns, and ratios are taken within a turn, so that a noisy machine disturbs both sides alike; still, leave it alone meanwhile.
-Parts measured before and not asked for now are kept in speed.json. Needs CIFAR-10: python -m benchmarks.data fetch cifar10
-"""
 DEFAULTS = {"parts": "all", "repeats": "7", "out": "reports/reproductions/speed"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        return measure(given)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; the parts that were finished are kept", file=sys.stderr)
-        return 130
+    """Run the command. Returns the exit code."""
+    return run_command(arguments, str(__doc__), DEFAULTS, _run)
 
 
-def measure(arguments: Sequence[str]) -> int:
+def _run(options: Options) -> int:
     from rich.console import Console
 
     from benchmarks.records.files import write_json
     from benchmarks.records.record import versions
-    from benchmarks.speed.show import draw, tables
-    from benchmarks.speed.suites import PARTS
+    from benchmarks.speed.show import result_tables, save_figures
+    from benchmarks.speed.suites import SUITES
 
-    if {"-h", "--help"} & set(arguments):
-        print(HELP.format(parts=", ".join(PARTS)))
-        return 0
-    options = dict(DEFAULTS)
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals or key not in DEFAULTS:
-            raise UserError(
-                f"{argument!r} is not legal; legal: {', '.join(f'{name}=' for name in DEFAULTS)}"
-            )
-        options[key] = value
     if not options["repeats"].isdecimal() or int(options["repeats"]) < 1:
-        raise UserError(
-            f"repeats={options['repeats']} is not legal; legal: a whole number, at least 1"
-        )
-    chosen = list(PARTS) if options["parts"] == "all" else options["parts"].split(",")
-    for name in chosen:
-        if name not in PARTS:
-            raise UserError(f"parts={name} is not legal; legal: all, {', '.join(PARTS)}")
-    folder = Path(options["out"]).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "speed.json"
+        raise invalid("repeats", options["repeats"], "an integer of at least 1")
+    names = list(SUITES) if options["parts"] == "all" else options["parts"].split(",")
+    for name in names:
+        require_choice("parts", name, ["all", *SUITES])
+    directory = Path(options["out"]).expanduser()
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "speed.json"
     results = json.loads(path.read_text())["parts"] if path.exists() else {}
     console = Console()
 
-    def say(name: str, text: str) -> None:
+    def log(name: str, text: str) -> None:
         console.print(f"{name}: {text}", highlight=False)
 
-    for name in chosen:
+    for name in names:
         started = time.monotonic()
-        results[name] = PARTS[name](int(options["repeats"]), partial(say, name))
-        say(name, f"took {time.monotonic() - started:.0f} s")
-        ordered = {part: results[part] for part in PARTS if part in results}
-        write_json(
-            path, {"cores": len(os.sched_getaffinity(0)), "versions": versions(), "parts": ordered}
-        )
-    for table in tables({part: results[part] for part in chosen}):
+        results[name] = SUITES[name](int(options["repeats"]), partial(log, name))
+        log(name, f"finished in {time.monotonic() - started:.0f} s")
+        parts = {suite: results[suite] for suite in SUITES if suite in results}
+        cores = len(os.sched_getaffinity(0))
+        write_json(path, {"cores": cores, "versions": versions(), "parts": parts})
+    for table in result_tables({name: results[name] for name in names}):
         console.print(table)
-    for picture in draw(results, folder):
-        console.print(f"drawn: {picture}")
-    console.print(f"written: {path}")
+    for saved in [path, *save_figures(results, directory)]:
+        console.print(f"saved {saved}", highlight=False)
     return 0
 
 

@@ -1,13 +1,14 @@
-"""Hand-written federated averaging with nothing around it: the least that the reference work costs in PyTorch on this machine.
+"""Hand-written federated averaging: the baseline implementation of the speed benchmark.
 
-No method, no metering, no checks, no streams of random numbers by name. Clients are dealt out in equal shares to some processes, each with a pipe.
+It has no method hooks, cost metering, checks or named random streams. Clients are distributed
+equally over worker processes, each with a pipe.
 """
 
 import multiprocessing
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,170 +17,163 @@ from benchmarks.data import Dataset
 from benchmarks.engine.functional import FunctionalModule
 from methods.core.flat_model import FlatModel
 
-UNROLLED = 5  # compiled steps per call
+STEPS_PER_CALL = 5  # optimizer steps in one compiled call
 
-Step = Callable[
-    [Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]
-]  # weights, momentum, images, labels -> weights, momentum
+# (weights, momentum, images, labels) -> (weights, momentum)
+CompiledSteps = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class BaselineFedAvg:
-    """FedAvg on a flat vector: `processes` x `threads`, eager or with UNROLLED compiled steps (network, loss and optimiser in one)."""
+    """FedAvg on a flat vector, eager or with compiled steps (model, loss and optimizer in one)."""
 
     def __init__(
         self,
         dataset: Dataset,
-        parts: Sequence[Any],
+        client_indices: Sequence[np.ndarray],
         build_module: Callable[[], nn.Module],
         *,
         processes: int = 2,
         threads: int = 1,
         compiled: bool = False,
+        evaluates: bool = True,
         clients_per_round: int = 10,
         epochs: int = 5,
         batch_size: int = 10,
         lr: float = 0.01,
         momentum: float = 0.5,
     ):
-        self.dataset, self.parts, self.clients_per_round = dataset, parts, clients_per_round
-        self.epochs, self.batch_size, self.lr, self.momentum = epochs, batch_size, lr, momentum
+        self.dataset, self.client_indices, self.evaluates = dataset, client_indices, evaluates
+        self.clients_per_round, self.epochs, self.batch_size = clients_per_round, epochs, batch_size
+        self.lr, self.momentum = lr, momentum
         self.module = build_module()
         self.vector = FlatModel(self.module).vector.clone()
-        self.labels = torch.from_numpy(dataset.train_labels)
-        self.truth = torch.from_numpy(dataset.test_labels)
-        # Compiled before the fork, so that it is done once.
-        self.step = self._compile(build_module()) if compiled else None
+        self.train_labels = torch.from_numpy(dataset.train_labels)
+        self.test_labels = torch.from_numpy(dataset.test_labels)
+        # Compile before the fork, so that it is done once.
+        self.compiled_steps = self._compile(build_module()) if compiled else None
         context = multiprocessing.get_context("fork")
         self.pipes: list[Connection] = []
         self.workers = []
         for _ in range(processes):
-            here, there = context.Pipe()
-            self.workers.append(
-                context.Process(target=self._serve, args=(there, threads), daemon=True)
+            own_end, worker_end = context.Pipe()
+            worker = context.Process(
+                target=self._worker_loop, args=(worker_end, threads), daemon=True
             )
-            self.workers[-1].start()
-            there.close()
-            self.pipes.append(here)
+            worker.start()
+            worker_end.close()
+            self.workers.append(worker)
+            self.pipes.append(own_end)
 
-    def round(self) -> float:
-        """Train a cohort, average, test. Returns the accuracy."""
-        cohort = torch.randperm(len(self.parts))[: self.clients_per_round].tolist()
-        share = -(-len(cohort) // len(self.pipes))
+    def run_round(self) -> float:
+        """Train a cohort, average the models and evaluate. Returns the accuracy."""
+        cohort = torch.randperm(len(self.client_indices))[: self.clients_per_round].tolist()
+        size = -(-len(cohort) // len(self.pipes))
         for number, pipe in enumerate(self.pipes):
             pipe.send_bytes(b"train")
-            pipe.send((self.vector.numpy(), cohort[number * share : (number + 1) * share]))
+            pipe.send((self.vector.numpy(), cohort[number * size : (number + 1) * size]))
         self.vector = torch.from_numpy(sum(pipe.recv() for pipe in self.pipes) / len(cohort))
-        return self.test()
+        return self.evaluate() if self.evaluates else float("nan")
 
-    def test(self, batch_size: int = 500) -> float:
+    def evaluate(self, batch_size: int = 500) -> float:
+        """Accuracy on the test split."""
         count = len(self.dataset.test)
-        share = -(-count // len(self.pipes))
+        size = -(-count // len(self.pipes))
         for number, pipe in enumerate(self.pipes):
-            pipe.send_bytes(b"test")
-            pipe.send(
-                (self.vector.numpy(), number * share, min((number + 1) * share, count), batch_size)
-            )
-        return sum(pipe.recv() for pipe in self.pipes) / count
+            pipe.send_bytes(b"evaluate")
+            last = min((number + 1) * size, count)
+            pipe.send((self.vector.numpy(), number * size, last, batch_size))
+        return float(sum(pipe.recv() for pipe in self.pipes)) / count
 
     def close(self) -> None:
+        """Stop the workers."""
         for pipe in self.pipes:
-            pipe.send_bytes(
-                b"stop"
-            )  # other federations' processes hold copies of the pipe, so closing it would not be noticed
+            # Processes of other instances have copies of the pipe, so closing it is not enough.
+            pipe.send_bytes(b"stop")
             pipe.close()
         for worker in self.workers:
             worker.join()
 
-    def _serve(self, pipe: Connection, threads: int) -> None:
+    def _worker_loop(self, pipe: Connection, threads: int) -> None:
         for other in self.pipes:
             other.close()
         torch.set_num_threads(threads)
-        net = FlatModel(self.module)
-        while True:
-            task = pipe.recv_bytes()
-            if task == b"stop":
-                return
-            pipe.send(
-                self._train(net, *pipe.recv())
-                if task == b"train"
-                else self._test(net, *pipe.recv())
-            )
+        model = FlatModel(self.module)
+        functions: dict[bytes, Callable[..., object]] = {
+            b"train": self._train,
+            b"evaluate": self._count_correct,
+        }
+        while (task := pipe.recv_bytes()) != b"stop":
+            pipe.send(functions[task](model, *pipe.recv()))
 
-    def _train(self, net: FlatModel, vector: Any, clients: Sequence[int]) -> Any:
-        start, total = torch.from_numpy(vector), torch.zeros_like(net.vector)
-        net.train()
+    def _train(self, model: FlatModel, vector: np.ndarray, clients: Sequence[int]) -> np.ndarray:
+        received, total = torch.from_numpy(vector), torch.zeros_like(model.vector)
+        model.train()
+        run_epoch = self._run_epoch if self.compiled_steps is None else self._run_compiled_epoch
         for client in clients:
-            net.vector.copy_(start)
-            index = torch.from_numpy(self.parts[client])
-            momentum = torch.zeros_like(net.weights)
+            model.vector.copy_(received)
+            index = torch.from_numpy(self.client_indices[client])
+            momentum = torch.zeros_like(model.weights)
             for _ in range(self.epochs):
                 order = index[torch.randperm(len(index))]
-                x, y = (
-                    self.dataset.views(
-                        self.dataset.train.fetch(order), "train", torch.default_generator
-                    ),
-                    self.labels[order],
-                )
-                self._epoch(net, momentum, x, y) if self.step is None else self._compiled_epoch(
-                    net, momentum, x, y
-                )
-            total += net.vector
+                images = self.dataset.train.fetch(order)
+                x = self.dataset.views(images, "train", torch.default_generator)
+                run_epoch(model, momentum, x, self.train_labels[order])
+            total += model.vector
         return total.numpy()
 
-    def _epoch(self, net: FlatModel, momentum: Tensor, x: Tensor, y: Tensor) -> None:
-        for images, labels in zip(x.split(self.batch_size), y.split(self.batch_size), strict=True):
-            net.grad.zero_()
-            F.cross_entropy(net.module(images), labels).backward()
-            momentum.mul_(self.momentum).add_(net.grad)
-            net.weights.add_(momentum, alpha=-self.lr)
+    def _run_epoch(self, model: FlatModel, momentum: Tensor, x: Tensor, y: Tensor) -> None:
+        for images, labels in _batches(x, y, self.batch_size):
+            model.grad.zero_()
+            torch.autograd.backward(F.cross_entropy(model.module(images), labels))
+            momentum.mul_(self.momentum).add_(model.grad)
+            model.weights.add_(momentum, alpha=-self.lr)
 
     @torch.no_grad()
-    def _compiled_epoch(self, net: FlatModel, momentum: Tensor, x: Tensor, y: Tensor) -> None:
-        assert self.step is not None
-        size = UNROLLED * self.batch_size
-        for images, labels in zip(x.split(size), y.split(size), strict=True):
-            weights, speed = self.step(net.weights, momentum, images, labels)
-            net.weights.copy_(weights)
-            momentum.copy_(speed)
+    def _run_compiled_epoch(self, model: FlatModel, momentum: Tensor, x: Tensor, y: Tensor) -> None:
+        assert self.compiled_steps is not None
+        for images, labels in _batches(x, y, STEPS_PER_CALL * self.batch_size):
+            new_weights, new_momentum = self.compiled_steps(model.weights, momentum, images, labels)
+            model.weights.copy_(new_weights)
+            momentum.copy_(new_momentum)
 
-    def _compile(self, module: nn.Module) -> Step:
-        pure, batch_size, lr, factor = (
-            FunctionalModule(module, "forward"),
-            self.batch_size,
-            self.lr,
-            self.momentum,
-        )
-        nothing = torch.zeros(0)
+    def _compile(self, module: nn.Module) -> CompiledSteps:
+        function = FunctionalModule(module, "forward")
+        batch_size, lr, factor = self.batch_size, self.lr, self.momentum
+        no_buffers = torch.zeros(0)
 
         def loss(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
-            return F.cross_entropy(pure.functional_forward(weights, nothing, x)[0], y)
+            return F.cross_entropy(function.functional_forward(weights, no_buffers, x)[0], y)
 
-        def steps(
+        def run_steps(
             weights: Tensor, momentum: Tensor, images: Tensor, labels: Tensor
         ) -> tuple[Tensor, Tensor]:
-            for x, y in zip(images.split(batch_size), labels.split(batch_size), strict=True):
+            for x, y in _batches(images, labels, batch_size):
                 momentum = factor * momentum + torch.func.grad(loss)(weights, x, y)
                 weights = weights - lr * momentum
             return weights, momentum
 
-        step = torch.compile(steps, dynamic=False, fullgraph=True, options={"compile_threads": 1})
-        with torch.no_grad():
+        compiled = torch.compile(
+            run_steps, dynamic=False, fullgraph=True, options={"compile_threads": 1}
+        )
+        with torch.no_grad():  # the first call compiles
             weights = torch.zeros(sum(p.numel() for p in module.parameters()))
-            count = UNROLLED * batch_size
-            step(
-                weights,
-                weights.clone(),
-                torch.zeros(count, *self.dataset.shape),
-                torch.zeros(count, dtype=torch.int64),
-            )
-        return step
+            images = torch.zeros(STEPS_PER_CALL * batch_size, *self.dataset.shape)
+            labels = torch.zeros(len(images), dtype=torch.int64)
+            compiled(weights, weights.clone(), images, labels)
+        return compiled
 
     @torch.no_grad()
-    def _test(self, net: FlatModel, vector: Any, first: int, last: int, batch_size: int) -> int:
-        net.vector.copy_(torch.from_numpy(vector))
-        net.eval()
-        right = 0
-        for index in torch.arange(first, last).split(batch_size):
+    def _count_correct(
+        self, model: FlatModel, vector: np.ndarray, first: int, last: int, batch_size: int
+    ) -> int:
+        model.vector.copy_(torch.from_numpy(vector))
+        model.eval()
+        correct = 0
+        for index in torch.split(torch.arange(first, last), batch_size):
             x = self.dataset.views(self.dataset.test.fetch(index), "plain", None)
-            right += int((net.module(x).argmax(1) == self.truth[index]).sum())
-        return right
+            correct += int((model.module(x).argmax(1) == self.test_labels[index]).sum())
+        return correct
+
+
+def _batches(x: Tensor, y: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(torch.split(x, size), torch.split(y, size), strict=True))

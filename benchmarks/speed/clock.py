@@ -1,4 +1,4 @@
-"""Fair timing on a noisy machine: candidates take turns, and only ratios within one turn are compared."""
+"""Interleaved timing: candidates are measured in turn, and ratios are computed per repetition."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,34 +6,35 @@ from typing import Any
 
 import numpy as np
 
+Log = Callable[[str], None]
+Candidates = Mapping[str, Callable[[], Any]]
 
-def take_turns(
-    candidates: Mapping[str, Callable[[], Any]],
-    baseline: str,
-    repeats: int,
-    tell: Callable[[str], None],
-    warm_up: bool = True,
+
+def time_interleaved(
+    candidates: Candidates, baseline: str, repeats: int, log: Log, warm_up: bool = True
 ) -> dict[str, dict[str, float]]:
-    """Seconds and ratio to the baseline for each candidate: medians and quartiles over the turns. One turn more, to warm up, is not counted."""
+    """Median seconds of each candidate, and median and quartiles of its ratio to the baseline."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     order = list(candidates)
-    for turn in range(0 if warm_up else 1, repeats + 1):
-        tell(f"turn {turn} of {repeats}" if turn else "warms up")
+    for repetition in range(0 if warm_up else 1, repeats + 1):
+        log(f"repetition {repetition} of {repeats}" if repetition else "warm-up")
         for name in order:
             started = time.perf_counter()
             candidates[name]()
-            seconds[name].append(time.perf_counter() - started)
-        order = order[1:] + order[:1]  # nobody always follows the same one
-    counted = {name: np.array(values[1 if warm_up else 0 :]) for name, values in seconds.items()}
-    return {name: summary(values, counted[baseline]) for name, values in counted.items()}
+            if repetition:
+                seconds[name].append(time.perf_counter() - started)
+        # Rotate the order so that no candidate always follows the same one.
+        order = order[1:] + order[:1]
+    return {name: summarize(values, seconds[baseline]) for name, values in seconds.items()}
 
 
-def summary(seconds: np.ndarray, baseline: np.ndarray) -> dict[str, float]:
-    low, ratio, high = np.quantile(seconds / baseline, (0.25, 0.5, 0.75))
-    rounded = {
-        "seconds": float(np.median(seconds)),
-        "ratio": float(ratio),
-        "ratio_low": float(low),
-        "ratio_high": float(high),
+def summarize(seconds: list[float], baseline: list[float]) -> dict[str, float]:
+    """Median time, and quartiles of the ratios to the baseline."""
+    low, ratio, high = np.quantile(np.divide(seconds, baseline), (0.25, 0.5, 0.75))
+    values = {
+        "seconds": np.median(seconds),
+        "ratio": ratio,
+        "ratio_low": low,
+        "ratio_high": high,
     }
-    return {key: round(value, 4) for key, value in rounded.items()}
+    return {key: round(float(value), 4) for key, value in values.items()}

@@ -1,14 +1,14 @@
-"""Runs that are played round by round, on federations of any size cut from the data."""
+"""Runs whose rounds are executed one by one, on clients with a limited number of samples."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
+from torch import nn
 
 from benchmarks import data, models
 from benchmarks.config import sweep
@@ -18,7 +18,7 @@ from benchmarks.loop.runner import Run
 from benchmarks.scenario.scenario import Scenario, build_scenario
 from benchmarks.tracking.tracker import Tracker
 
-# The reference work: 10 clients a round x 500 images x 5 epochs in batches of 10, then a test.
+# A round of 10 clients with 500 images, 5 epochs in batches of 10, and an evaluation.
 REFERENCE = (
     "dataset=cifar10",
     "model=lenet5",
@@ -34,36 +34,33 @@ REFERENCE = (
     "train.weight_decay=0",
     "evaluate.memorised_samples=0",
 )
+NO_EVALUATION = "evaluate.every=1000000"
 
 
-def configured(*overrides: str) -> RunConfig:
+def load_reference(
+    *overrides: str, samples: int | None = None
+) -> tuple[RunConfig, Dataset, Scenario]:
+    """Configuration, dataset and scenario. With `samples`, clients keep at most that many."""
     ((_, config),) = sweep.expand([*REFERENCE, *overrides])
-    return config
-
-
-def reference_data() -> tuple[RunConfig, Dataset, Scenario]:
-    config = configured()
     dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
-    return config, dataset, build_scenario(config, dataset)
+    scenario = build_scenario(config, dataset)
+    client_indices = [indices[:samples] for indices in scenario.client_indices]
+    return config, dataset, replace(scenario, client_indices=client_indices)
 
 
-def build_module(config: RunConfig, dataset: Dataset) -> Any:
-    return lambda: models.build(
-        config.model.name, dataset.num_classes, dataset.shape, config.model.params
-    )
+def module_builder(config: RunConfig, dataset: Dataset) -> Callable[[], nn.Module]:
+    """Function that creates the model of the configuration."""
+    name, params = config.model.name, config.model.params
+    return lambda: models.build(name, dataset.num_classes, dataset.shape, params)
 
 
 @contextmanager
-def opened(*overrides: str, samples: int | None = None) -> Iterator[Run]:
-    """A run, set up, whose rounds the caller plays; with `samples` every client keeps only so many of its own."""
-    config = configured(*overrides)
-    with tempfile.TemporaryDirectory() as folder:
-        world = None
-        if samples is not None:
-            dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
-            whole = build_scenario(config, dataset)
-            world = replace(whole, client_indices=[part[:samples] for part in whole.client_indices])
-        run = Run(config, Tracker("speed", Path(folder), Console(quiet=True), live=False), world)
+def open_run(*overrides: str, samples: int | None = None) -> Iterator[Run]:
+    """A run after `setup`, before its first round."""
+    config, _, scenario = load_reference(*overrides, samples=samples)
+    with tempfile.TemporaryDirectory() as directory:
+        tracker = Tracker("speed", Path(directory), Console(quiet=True), live=False)
+        run = Run(config, tracker, scenario)
         try:
             run.method.setup(run.spec, run.fleet, run.context("setup"))
             yield run
@@ -71,18 +68,15 @@ def opened(*overrides: str, samples: int | None = None) -> Iterator[Run]:
             run.executor.close()
 
 
-def play(run: Run, rounds: int | None = None) -> None:
-    """Some rounds, or all that are left."""
+def run_rounds(run: Run, rounds: int | None = None) -> None:
+    """Execute some rounds, or all remaining ones."""
     while (rounds is None or rounds > 0) and (stage := run.method.stage(run.round)) is not None:
         run.run_round(stage)
         rounds = None if rounds is None else rounds - 1
 
 
-def straightness(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
-    """Slope and offset of the least-squares line, and the largest distance from it as a share of the largest value."""
+def linear_fit(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
+    """Slope and offset of the least-squares line, and its maximum deviation relative to max(y)."""
     slope, offset = np.polyfit(x, y, 1)
-    return (
-        float(slope),
-        float(offset),
-        float(np.max(np.abs(np.asarray(y) - (slope * np.asarray(x) + offset))) / np.max(y)),
-    )
+    deviation = np.abs(np.asarray(y) - (slope * np.asarray(x) + offset)).max() / np.max(y)
+    return float(slope), float(offset), float(deviation)

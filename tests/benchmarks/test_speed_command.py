@@ -1,117 +1,208 @@
-"""The speed command: fair turns, bare loops that do the same work, one-line errors."""
+"""The speed command: interleaved timing, the baseline implementation, tables and figures."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from benchmarks import data, models
-from benchmarks.speed import clock, harness
-from benchmarks.speed.__main__ import main
+from benchmarks.speed import __main__ as command
+from benchmarks.speed import clock, harness, suites
 from benchmarks.speed.baseline import BaselineFedAvg
-from benchmarks.speed.show import draw, tables
-from benchmarks.speed.suites import counted_passes
+from benchmarks.speed.method_cost import count_forward_passes, time_calls
+from benchmarks.speed.show import ratio_figure, result_tables, save_figures, scaling_figure
+from methods.core import training
 from methods.core.flat_model import FlatModel
 
+COMMITTED = Path(__file__).parents[2] / "reports" / "reproductions" / "speed" / "speed.json"
+DIGITS = (
+    "dataset=digits",
+    "model=digits_cnn",
+    "scale=smoke",
+    "federation.num_clients=6",
+    "federation.clients_per_round=2",
+    "executor=serial",
+)
 
-def test_candidates_take_turns_and_ratios_are_taken_within_one(
+
+def test_candidates_alternate_and_ratios_are_per_repetition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The clock: the slow one takes 2 s in turn 1 and 6 s in turn 2, the fast one 1 s and 3 s: the ratio is 2 in each, though the times double and treble."""
+    """Times of both candidates triple from repetition 1 to 2. The ratio is 2 in both."""
     now, calls = [0.0], []
 
-    def task(name: str, seconds: list[float]) -> None:
+    def run(name: str, seconds: list[float]) -> None:
         calls.append(name)
         now[0] += seconds.pop(0)
 
     monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
     fast, slow = [9.0, 1.0, 3.0], [9.0, 2.0, 6.0]
-    result = clock.take_turns(
-        {"fast": lambda: task("fast", fast), "slow": lambda: task("slow", slow)},
-        "fast",
-        2,
-        lambda text: None,
-    )
+    candidates = {"fast": lambda: run("fast", fast), "slow": lambda: run("slow", slow)}
+    result = clock.time_interleaved(candidates, "fast", 2, lambda text: None)
     assert calls == ["fast", "slow", "slow", "fast", "fast", "slow"]
     assert result["slow"] == {"seconds": 4.0, "ratio": 2.0, "ratio_low": 2.0, "ratio_high": 2.0}
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_the_bare_federation_learns(digits: data.Dataset, processes: int) -> None:
-    parts = np.array_split(np.arange(len(digits.train_labels)), 10)
+def test_baseline_learns(digits: data.Dataset, processes: int) -> None:
+    client_indices = np.array_split(np.arange(len(digits.train_labels)), 10)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        bare = BaselineFedAvg(
+        baseline = BaselineFedAvg(
             digits,
-            parts,
+            client_indices,
             lambda: models.build("digits_cnn", 10, digits.shape),
             processes=processes,
             clients_per_round=4,
             lr=0.1,
         )
-        accuracies = [bare.round() for _ in range(4)]
-        bare.close()
-    assert accuracies[-1] > 0.8 and not any(worker.is_alive() for worker in bare.workers)
+        accuracies = [baseline.run_round() for _ in range(4)]
+        baseline.close()
+    assert accuracies[-1] > 0.8 and not any(worker.is_alive() for worker in baseline.workers)
 
 
-def test_passes_are_counted_three_for_training_and_one_for_looking() -> None:
-    net = FlatModel(models.build("digits_cnn", 10, (1, 8, 8)))
-    with counted_passes() as counter:
-        net.train()(torch.zeros(4, 1, 8, 8))
-        net.eval()(torch.zeros(5, 1, 8, 8))
+def test_training_pass_counts_as_three_forward_passes() -> None:
+    model = FlatModel(models.build("digits_cnn", 10, (1, 8, 8)))
+    with count_forward_passes() as counter:
+        model.train()(torch.zeros(4, 1, 8, 8))
+        model.eval()(torch.zeros(5, 1, 8, 8))
         with torch.no_grad():
-            net.train().head(net.features(torch.zeros(6, 1, 8, 8)))
+            model.train().head(model.features(torch.zeros(6, 1, 8, 8)))
     assert counter["passes"] == 3 * 4 + 5 + 6
 
 
-def test_a_run_is_played_round_by_round_on_cut_clients() -> None:
-    overrides = (
-        "dataset=digits",
-        "model=digits_cnn",
-        "scale=smoke",
-        "federation.num_clients=6",
-        "federation.clients_per_round=2",
-        "executor=serial",
-    )
-    with harness.opened(*overrides, samples=15) as run:
-        harness.play(run, 3)
-        assert (
-            run.round == 3
-            and run.fleet.meter.participations == 6
-            and run.fleet.meter.samples_trained == 6 * 15 * 5
-        )
+def test_rounds_of_clients_with_few_samples() -> None:
+    with harness.open_run(*DIGITS, samples=15) as run:
+        harness.run_rounds(run, 3)
+        meter = run.fleet.meter
+        assert run.round == 3 and meter.participations == 6
+        assert meter.samples_trained == 6 * 15 * 5
 
 
-def test_straightness_of_a_line_and_of_a_bend() -> None:
-    assert harness.straightness([1, 2, 3], [3, 5, 7]) == pytest.approx((2, 1, 0), abs=1e-9)
-    assert harness.straightness([1, 2, 3], [1, 1, 4])[2] > 0.2
+def test_training_and_inference_of_fedcorr_are_timed() -> None:
+    original = training.train
+    overrides = ("method=fedcorr", "noise=rho_tau", "noise.rho=0.6", "noise.tau=0.5")
+    with harness.open_run(*DIGITS, *overrides, samples=15) as run:
+        with time_calls("train", "map_client_samples") as seconds:
+            harness.run_rounds(run, 6)
+        assert 0 < sum(seconds.values()) < run.seconds["method"] and all(seconds.values())
+    assert training.train is original
 
 
-def test_tables_and_figures_of_the_committed_measurement(tmp_path: Path) -> None:
-    path = Path(__file__).parents[2] / "reports" / "reproductions" / "speed" / "speed.json"
-    results = json.loads(path.read_text())["parts"]
-    assert len(list(tables(results))) == len(results) + ("growth" in results)
-    assert all(picture.stat().st_size > 10_000 for picture in draw(results, tmp_path))
+def test_linear_fit() -> None:
+    assert harness.linear_fit([1, 2, 3], [3, 5, 7]) == pytest.approx((2, 1, 0), abs=1e-9)
+    slope, offset, deviation = harness.linear_fit([0, 1, 2], [0, 0, 3])
+    assert (slope, offset, deviation) == pytest.approx((1.5, -0.5, 1 / 3))
+
+
+def cells(results: dict[str, Any]) -> list[list[str]]:
+    """Rows of all tables."""
+    return [
+        list(row)
+        for table in result_tables(results)
+        for row in zip(*(column.cells for column in table.columns), strict=True)
+    ]
+
+
+def timing(seconds: float, ratio: float) -> dict[str, float]:
+    return {
+        "seconds": seconds,
+        "ratio": ratio,
+        "ratio_low": ratio - 0.1,
+        "ratio_high": ratio + 0.2,
+    }
+
+
+SERIES = {"x": [1, 2], "seconds": [2.0, 4.0], "slope": 2.0, "offset": 0.0, "largest_distance": 0.01}
+
+
+def test_tables() -> None:
+    results = {
+        "evaluation": {"bare": timing(2, 1), "ours": timing(3, 1.5), "all": {"slow": timing(9, 3)}},
+        "methods": {"lsg": {"ratio": 1.109, "passes": 1.0}},
+        "first_stage": {
+            "seconds_per_visit": 0.61,
+            "train": 0.894,
+            "whole_set": 0.0918,
+            "mathematics": 0.0142,
+        },
+        "growth": {
+            "clients per round": SERIES,
+            "memory": {"fedavg": [{"clients": 100, "own_mb": 4.2, "state_mb": 0.1}]},
+        },
+    }
+    assert cells(results) == [
+        ["bare", "2.00", "1.00", "0.90 - 1.20"],
+        ["ours", "3.00", "1.50", "1.40 - 1.70"],
+        ["  slow", "9.00", "3.00", "2.90 - 3.20"],
+        ["lsg", "1.11", "1.00"],
+        ["seconds", "0.61"],
+        ["training", "89.4 %"],
+        ["forward passes over all samples of a client", "9.2 %"],
+        ["LID, losses, mixtures, relabeling, runner", "1.4 %"],
+        ["clients per round", "1: 2.000  2: 4.000", "1.0 %"],
+        ["fedavg", "100: 4.2 (0.1)"],
+    ]
+
+
+def test_bars_are_sorted_ratios() -> None:
+    (axes,) = ratio_figure({"bare": timing(2, 1), "ours, serial": timing(3, 1.5)}).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["ours, serial", "bare"]
+    assert [bar.get_width() for bar in axes.patches] == [1.5, 1.0]
+    assert [text.get_text() for text in axes.texts] == ["1.50", "1.00"]
+
+
+def test_points_and_linear_fit_are_plotted() -> None:
+    (axes,) = scaling_figure({"clients per round": SERIES, "memory": {}}).axes
+    points, fit = (line.get_xydata().tolist() for line in axes.lines)
+    assert points == fit == [[1, 2], [2, 4]] and axes.get_xlabel() == "clients per round"
+
+
+def test_committed_results_have_tables_and_figures(tmp_path: Path) -> None:
+    results = json.loads(COMMITTED.read_text())["parts"]
+    assert set(results) <= set(suites.SUITES)
+    rows = cells(results)
+    assert len(rows) > 40 and all(text for row in rows for text in row)
+    paths = save_figures(results, tmp_path)
+    assert [path.name for path in paths] == ["speed.png", "growth.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+def test_results_of_other_suites_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "speed.json").write_text(json.dumps({"parts": {"methods": {}}}))
+    monkeypatch.setitem(suites.SUITES, "threads", lambda repeats, log: {"a": timing(repeats, 1)})
+    assert command.main(["parts=threads", "repeats=2", f"out={tmp_path}"]) == 0
+    written = json.loads((tmp_path / "speed.json").read_text())
+    assert written["parts"] == {"methods": {}, "threads": {"a": timing(2, 1)}}
+    assert {"cores", "versions"} < set(
+        written
+    ) and "threads: finished in" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    ("argument", "message"),
     [
-        (["parts=warp"], "error: parts=warp is not legal; legal: all, reference"),
-        (["repeats=0"], "error: repeats=0 is not legal; legal: a whole number, at least 1"),
-        (["fast"], "error: 'fast' is not legal; legal: parts=, repeats=, out="),
+        ("parts=warp", "invalid parts=warp: available: all, reference, one_process"),
+        ("repeats=0", "invalid repeats='0': expected an integer of at least 1"),
+        ("fast", "invalid argument 'fast': expected key=value; available: parts, repeats, out"),
     ],
 )
 def test_bad_input_is_one_line(
-    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+    argument: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
-    err = capsys.readouterr().err
-    assert err.startswith(line) and err.count("\n") == 1
+    assert command.main([argument]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {message}") and error.count("\n") == 1
 
 
-def test_help_names_the_parts(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    assert "reference, one_process, resnet18, evaluation" in capsys.readouterr().out
+def test_help_lists_all_suites(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--help"]) == 0
+    listed = re.search(r"suites: (.*?);", capsys.readouterr().out, re.DOTALL)
+    assert listed is not None
+    assert re.findall(r"\w+", listed[1]) == list(suites.SUITES)

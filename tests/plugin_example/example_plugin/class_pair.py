@@ -4,7 +4,7 @@ import numpy as np
 
 from methods.core.errors import invalid
 from methods.core.params import Fraction, NonNegativeInt, parameters
-from noise.base import NOISE_MODELS, NoiseModel, make_rng
+from noise.base import NOISE_MODELS, NoiseInput, NoiseModel, Noisy
 
 
 @parameters
@@ -14,18 +14,12 @@ class ClassPairParams:
     target: NonNegativeInt = 1
 
 
-def apply_class_pair(
-    labels: np.ndarray,
-    client_indices: list[np.ndarray],
-    num_classes: int,
-    seed: int,
-    params: ClassPairParams,
-) -> tuple[np.ndarray, np.ndarray]:
-    if max(params.source, params.target) >= num_classes:
-        raise invalid("noise.target", params.target, f"classes from 0 to {num_classes - 1}")
-    is_selected = make_rng(seed, "class_pair").random(len(labels)) < params.epsilon
-    given = np.where(is_selected & (labels == params.source), params.target, labels)
-    return given, np.full(len(client_indices), params.epsilon)
+def apply_class_pair(data: NoiseInput, params: ClassPairParams) -> Noisy:
+    if max(params.source, params.target) >= data.num_classes:
+        raise invalid("noise.target", params.target, f"classes from 0 to {data.num_classes - 1}")
+    is_selected = data.rng("class_pair").random(len(data.labels)) < params.epsilon
+    given = np.where(is_selected & (data.labels == params.source), params.target, data.labels)
+    return given, np.full(data.num_clients, params.epsilon)
 
 
 NOISE_MODELS.add(
