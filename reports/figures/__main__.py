@@ -1,7 +1,5 @@
 """Figures of the papers from run records: python -m reports.figures figure=fedcorr_figure3"""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path

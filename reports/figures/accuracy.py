@@ -1,7 +1,5 @@
 """Figures of accuracy: learning curves, parameter studies, combined methods, and average ranks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,21 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from methods.core.errors import UserError
-from reports.figures import style
+from reports.figures import select, style
 from reports.figures.extract import Ranks, curve_band, mean_std_by_x, rank_methods, stage_ends
-from reports.figures.select import (
-    Row,
-    best_match,
-    by_setting,
-    caption,
-    most_frequent_variant,
-    numeric_params,
-    require_rows,
-    rows_of,
-    section_label,
-    variants,
-)
-from reports.frame.load import read_curve
+from reports.frame.load import Row, read_curve, rows_of
 from reports.frame.statistics import SIGNIFICANCE_LEVEL
 
 COMMUNICATION = "communication (client participations)"
@@ -41,7 +27,9 @@ NOISE_KEYS = tuple(
 
 def combined(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 4: best accuracy of methods alone and as FedCorr's final stage."""
-    groups = [combinations(group) for group in by_setting(rows_of(frame), NOISE_KEYS).values()]
+    groups = [
+        combinations(group) for group in select.by_setting(rows_of(frame), NOISE_KEYS).values()
+    ]
     groups.sort(key=lambda group: -sum(map(len, group.values())))
     shown = [group for group in groups if group][:2]
     if not shown:
@@ -59,24 +47,24 @@ def combinations(rows: Sequence[Row]) -> dict[tuple[str, bool], list[Row]]:
     """Runs by (method, is_alone), for methods that ran both alone and as FedCorr's final stage."""
     found: dict[tuple[str, bool], list[Row]] = {}
     fedcorr = [row for row in rows if row["method.name"] == "fedcorr"]
-    for row in most_frequent_variant(fedcorr, ["method.final"]) if fedcorr else []:
+    for row in select.most_frequent_variant(fedcorr, ["method.final"]) if fedcorr else []:
         found.setdefault((str(row.get("method.final")), False), []).append(row)
     for final in [final for final, _ in found]:
         alone = [row for row in rows if row["method.name"] == final]
         if alone:
-            found[final, True] = most_frequent_variant(alone)
+            found[final, True] = select.most_frequent_variant(alone)
         else:
             del found[final, False]
     return found
 
 
 def _plot_combinations(axis: Axes, group: dict[tuple[str, bool], list[Row]]) -> None:
-    ticks = sorted({numeric_params(row, "noise") for rows in group.values() for row in rows})
+    ticks = sorted({select.numeric_params(row, "noise") for rows in group.values() for row in rows})
     finals = sorted({final for final, _ in group})
     for (final, is_alone), rows in sorted(group.items()):
         index = finals.index(final)
         shift = 0.08 * (index - (len(finals) - 1) / 2)  # keeps error bars apart
-        points = [(ticks.index(numeric_params(row, "noise")) + shift, row) for row in rows]
+        points = [(ticks.index(select.numeric_params(row, "noise")) + shift, row) for row in rows]
         color = style.COLORS[index]
         _plot_means(
             axis,
@@ -89,18 +77,18 @@ def _plot_combinations(axis: Axes, group: dict[tuple[str, bool], list[Row]]) -> 
         )
     axis.set_xticks(range(len(ticks)), [tick.replace(", ", "\n") for tick in ticks])
     axis.set(xlim=(-0.5, len(ticks) - 0.5), xlabel="noise", ylabel=BEST_ACCURACY)
-    axis.set_title(caption(next(iter(group.values()))[0], "dataset", "model", "partition"))
+    axis.set_title(select.caption(next(iter(group.values()))[0], "dataset", "model", "partition"))
 
 
 def stages(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 9: learning curves of FedCorr, its ablations and others, with its stages."""
-    rows = _with_curves(rows_of(frame), notes)
+    rows = select.extend_rows(rows_of(frame), "curve", read_curve, notes)
     fedcorr = [row for row in rows if row["method.name"] == "fedcorr"]
-    first = best_match(require_rows(fedcorr, "of fedcorr with curve.csv"))
-    group = next(group for group in by_setting(rows).values() if first in group)
+    first = select.best_match(select.require_rows(fedcorr, "of fedcorr with curve.csv"))
+    group = next(group for group in select.by_setting(rows).values() if first in group)
     figure, axes = style.two_columns(1, 4.0)
     order = sorted(
-        set(variants(group)),
+        set(select.variants(group)),
         key=lambda label: (label.split()[0] not in ("fedcorr", "fedavg"), label),
     )
     _plot_curves(axes[0], group, order, notes)
@@ -108,7 +96,7 @@ def stages(frame: pd.DataFrame, notes: list[str]) -> Figure:
     ends = [stage_ends(row["curve"]) for row in fedcorr if row in group]
     _mark_stages(axes[0], max(ends, key=len))
     axes[0].set(xlabel=COMMUNICATION, ylabel=ACCURACY)
-    figure.suptitle(caption(first))
+    figure.suptitle(select.caption(first))
     style.add_legend_below(figure, axes)
     return figure
 
@@ -128,10 +116,10 @@ def _mark_stages(axis: Axes, ends: Sequence[tuple[str, int]]) -> None:
 def distillation_weight(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """LSG, Figure 5: best accuracy against lambda, a line per noise."""
     panels: list[dict[str, list[Row]]] = []
-    for group in by_setting(rows_of(frame, "lsg"), NOISE_KEYS).values():
+    for group in select.by_setting(rows_of(frame, "lsg"), NOISE_KEYS).values():
         lines: dict[str, list[Row]] = {}
-        for row in most_frequent_variant(group, ["method.lambda_"]):
-            lines.setdefault(section_label(row, "noise"), []).append(row)
+        for row in select.most_frequent_variant(group, ["method.lambda_"]):
+            lines.setdefault(select.section_label(row, "noise"), []).append(row)
         kept = {
             label: rows
             for label, rows in lines.items()
@@ -146,21 +134,24 @@ def distillation_weight(frame: pd.DataFrame, notes: list[str]) -> Figure:
             points = [(float(row["method.lambda_"]), row) for row in rows]
             _plot_means(axis, points, label, **style.line_style(index, 1))
         axis.set(xlabel="distillation weight λ", ylabel=BEST_ACCURACY)
-        axis.set_title(caption(next(iter(lines.values()))[0], "dataset", "model", "partition"))
+        axis.set_title(
+            select.caption(next(iter(lines.values()))[0], "dataset", "model", "partition")
+        )
     style.add_legend_below(figure, axes)
     return figure
 
 
 def curves(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """Learning curves in every setting with several methods: mean and deviation over seeds."""
-    settings = by_setting(_with_curves(rows_of(frame), notes)).values()
-    groups = [(group, set(variants(group))) for group in settings]
+    rows = select.extend_rows(rows_of(frame), "curve", read_curve, notes)
+    settings = select.by_setting(rows).values()
+    groups = [(group, set(select.variants(group))) for group in settings]
     groups = [(group, labels) for group, labels in groups if len(labels) > 1]
     if not groups:
         raise UserError("skipped: no setting has two methods with curve.csv")
-    groups.sort(key=lambda entry: (-len(entry[1]), caption(entry[0][0])))
+    groups.sort(key=lambda entry: (-len(entry[1]), select.caption(entry[0][0])))
     notes += [
-        f"omitted {caption(group[0])} (at most {MAX_PANELS} panels); filter with KEY=VALUE"
+        f"omitted {select.caption(group[0])} (at most {MAX_PANELS} panels); filter with KEY=VALUE"
         for group, _ in groups[MAX_PANELS:]
     ]
     figure, axes = style.two_columns(min(len(groups), MAX_PANELS), 3.0)
@@ -170,7 +161,7 @@ def curves(frame: pd.DataFrame, notes: list[str]) -> Figure:
         _plot_curves(axis, group, order, notes)
         axis.set(xlabel=COMMUNICATION, ylabel=ACCURACY)
         sections = (("dataset", "model"), ("partition",), ("noise",))
-        axis.set_title("\n".join(caption(group[0], *names) for names in sections))
+        axis.set_title("\n".join(select.caption(group[0], *names) for names in sections))
     style.add_legend_below(figure, axes)
     return figure
 
@@ -181,12 +172,12 @@ def critical_difference(frame: pd.DataFrame, notes: list[str]) -> Figure:
     Demsar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 7, 2006.
     """
     results: dict[Any, dict[str, list[float]]] = {}
-    for setting, group in by_setting(rows_of(frame)).items():
+    for setting, group in select.by_setting(rows_of(frame)).items():
         for name in sorted({row["method.name"] for row in group}):
             rows = [row for row in group if row["method.name"] == name]
-            kept = most_frequent_variant(rows)
+            kept = select.most_frequent_variant(rows)
             if len(kept) < len(rows):
-                where = caption(rows[0], "dataset", "partition", "noise")
+                where = select.caption(rows[0], "dataset", "partition", "noise")
                 notes.append(f"{name} in {where}: only the variant with most runs is ranked")
             results.setdefault(setting, {})[name] = [float(row["summary.best"]) for row in kept]
     found = rank_methods(results)
@@ -232,23 +223,13 @@ def _plot_ranks(found: Ranks) -> Figure:
     return figure
 
 
-def _with_curves(rows: Iterable[Row], notes: list[str]) -> list[Row]:
-    kept = []
-    for row in rows:
-        try:
-            kept.append(row | {"curve": read_curve(row["run_dir"])})
-        except UserError as error:
-            notes.append(str(error))
-    return kept
-
-
 def _plot_curves(axis: Axes, rows: Sequence[Row], order: Sequence[str], notes: list[str]) -> None:
     """Plot a line per variant, with a band if it has several seeds.
 
     The index of a variant in `order` determines its line style.
     """
     lines: dict[str, list[Row]] = {}
-    for label, row in zip(variants(rows), rows, strict=True):
+    for label, row in zip(select.variants(rows), rows, strict=True):
         lines.setdefault(label, []).append(row)
     labels = sorted(lines, key=order.index)
     if labels[MAX_LINES:]:

@@ -1,7 +1,5 @@
 """Figures of noise detection: FedCorr's LID scores and labels, Fed-CNML's neighbors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,34 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from methods.core.errors import UserError
 from methods.toolkit.mixture import split_by_gmm
-from reports.figures import style
-from reports.figures.extract import (
-    DETECTION_COUNTS,
-    Array,
-    JournalEntry,
-    NoiseEstimate,
-    Scenario,
-    label_confusions,
-    lid_iterations,
-    mixture_densities,
-    noise_estimate,
-    read_journal,
-    read_scenario,
-    row_percentages,
-)
+from reports.figures import extract, select, style
+from reports.figures.extract import Array, JournalEntry, NoiseEstimate, Scenario, lid_iterations
 from reports.figures.scenarios import add_color_bar, plot_heat_map
-from reports.figures.select import (
-    PAPER_SETTING,
-    Row,
-    best_match,
-    caption,
-    preference_key,
-    require_rows,
-    rows_of,
-    settings,
-)
+from reports.frame.load import Row, rows_of
 
 LID, CUMULATIVE_LID = "LID score", "cumulative LID score"
 NOISE_RATE = "noise rate, %"
@@ -48,35 +23,35 @@ Fit = Mapping[str, Any]  # means, variances and weights of a mixture
 
 def lid_scores(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 3: LID and cumulative LID of the last iteration, with mixtures."""
-    row = best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
+    row = select.best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
     last = lid_iterations(row["journal"])[-1]
     figure, axes = style.panels(2, 2, 2.3, sharex="col")
     for column, score in zip(axes.T, (LID, CUMULATIVE_LID), strict=True):
         _plot_scores(column, last, score, row)
-    figure.suptitle(f"{caption(row)}; iteration {last['iteration']}")
+    figure.suptitle(f"{select.caption(row)}; iteration {last['iteration']}")
     return _finish_scores(figure, axes)
 
 
 def lid_by_model(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 5: cumulative LID of the last iteration, one column per model."""
     rows = _require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes)
-    first, shared = best_match(rows), ("dataset", "partition", "noise")
+    first, shared = select.best_match(rows), ("dataset", "partition", "noise")
     shown: dict[str, Row] = {}
-    for row in sorted(rows, key=preference_key):
-        if settings(row, shared) == settings(first, shared):
+    for row in sorted(rows, key=select.preference_key):
+        if select.settings(row, shared) == select.settings(first, shared):
             shown.setdefault(row["model.name"], row)
     width = style.WIDTH if len(shown) > 1 else 4.0
     figure, axes = style.panels(2, len(shown), 2.3, width=width, sharex="col")
     for column, row in zip(axes.T, shown.values(), strict=True):
         _plot_scores(column, lid_iterations(row["journal"])[-1], CUMULATIVE_LID, row)
         column[0].set_title(row["model.name"])
-    figure.suptitle(caption(first, *shared))
+    figure.suptitle(select.caption(first, *shared))
     return _finish_scores(figure, axes)
 
 
 def lid_by_iteration(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 6: both scores with mixtures in up to five pre-processing iterations."""
-    row = best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
+    row = select.best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
     entries = lid_iterations(row["journal"], at_most=5)
     width = max(4.0, min(style.WIDTH, 2.4 * len(entries)))
     figure, axes = style.panels(2, len(entries), 2.1, width=width)
@@ -87,21 +62,21 @@ def lid_by_iteration(frame: pd.DataFrame, notes: list[str]) -> Figure:
         column[0].set_title(f"iteration {entry['iteration']}")
     for axis in axes[:, 0]:
         axis.set_ylabel("density")
-    figure.suptitle(caption(row))
+    figure.suptitle(select.caption(row))
     style.add_legend_below(figure, list(axes.flat))
     return figure
 
 
 def noise_levels(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 7: estimated and true noise rates, and the detection of noisy samples."""
-    row = best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
-    estimate = noise_estimate(row["journal"], row["scenario"])
+    row = select.best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
+    estimate = extract.noise_estimate(row["journal"], row["scenario"])
     figure, axes = style.panels(2 if estimate.detection else 1, 1, 2.6, sharex=True)
     upper, lower = axes[0, 0], axes[-1, 0]
     _plot_noise_rates(upper, estimate)
     detected = f"noisy clients detected: {estimate.true_positives} of {estimate.num_noisy}"
     false_positives = f"false positives: {estimate.false_positives}"
-    upper.set_title(f"{caption(row)}\n{detected}; {false_positives}", loc="left")
+    upper.set_title(f"{select.caption(row)}\n{detected}; {false_positives}", loc="left")
     label = "client, sorted by true noise rate"
     if estimate.detection:
         _plot_sample_detection(lower, estimate)
@@ -116,16 +91,16 @@ def label_correction(frame: pd.DataFrame, notes: list[str]) -> Figure:
 
     The paper shows the first five clients. The journal has the sum over all clients.
     """
-    row = best_match(_require_runs_with_key(frame, "fedcorr", "label_confusion", notes))
-    shown = label_confusions(row["journal"], row["scenario"])
+    row = select.best_match(_require_runs_with_key(frame, "fedcorr", "label_confusion", notes))
+    shown = extract.label_confusions(row["journal"], row["scenario"])
     figure, axes = style.panels(1, len(shown), 2.8)
     for axis, (title, counts) in zip(axes[0], shown, strict=True):
-        plot_heat_map(axis, row_percentages(counts))
+        plot_heat_map(axis, extract.row_percentages(counts))
         axis.set_title(f"{title}\naccuracy {100 * np.trace(counts) / counts.sum():.1f} %")
         axis.set_xlabel("label")
     axes[0, 0].set_ylabel("true class")
     add_color_bar(figure, list(axes[0]))
-    figure.suptitle(f"{caption(row)}; all clients")
+    figure.suptitle(f"{select.caption(row)}; all clients")
     return figure
 
 
@@ -135,7 +110,7 @@ def neighbors_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
     The LID scores are those of a FedCorr run in the same scenario.
     """
     rows = _require_runs_with_key(frame, "fedcnml", "eta", notes)
-    row = best_match(rows, PAPER_SETTING | {"noise.rho": "0.4"})
+    row = select.best_match(rows, select.PAPER_SETTING | {"noise.rho": "0.4"})
     same_scenario = frame[frame["scene.hash"] == row["scene.hash"]]
     fedcorr = _runs_with_key(same_scenario, "fedcorr", "cumulative_lid", notes)
     if not fedcorr:
@@ -144,10 +119,10 @@ def neighbors_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
     _plot_neighbors(axes[0], row)
     axes[0].set_xlabel(f"{NUM_NEIGHBORS} (fedcnml)")
     if fedcorr:
-        last = lid_iterations(best_match(fedcorr)["journal"])[-1]
+        last = lid_iterations(select.best_match(fedcorr)["journal"])[-1]
         _plot_against_noise(axes[1], np.asarray(last["lid"]), row["scenario"])
         axes[1].set_xlabel("LID score (fedcorr, last iteration)")
-    figure.suptitle(caption(row))
+    figure.suptitle(select.caption(row))
     style.add_legend_below(figure, axes)
     return figure
 
@@ -155,17 +130,17 @@ def neighbors_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
 def neighbors_by_noise(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """Fed-CNML, Figure 3: neighbors against noise rate, a panel per noise setting."""
     rows = _require_runs_with_key(frame, "fedcnml", "eta", notes)
-    first, shared = best_match(rows), ("dataset", "partition")
+    first, shared = select.best_match(rows), ("dataset", "partition")
     shown: dict[str, Row] = {}
-    for row in sorted(rows, key=preference_key):
-        if settings(row, shared) == settings(first, shared) and row.get("noise.rho"):
-            shown.setdefault(caption(row, "noise"), row)
-    require_rows(list(shown.values()), "of fedcnml with noise.rho above 0")
+    for row in sorted(rows, key=select.preference_key):
+        if select.settings(row, shared) == select.settings(first, shared) and row.get("noise.rho"):
+            shown.setdefault(select.caption(row, "noise"), row)
+    select.require_rows(list(shown.values()), "of fedcnml with noise.rho above 0")
     figure, axes = style.two_columns(min(len(shown), 4), 2.4)
     for axis, title in zip(axes, sorted(shown), strict=False):
         _plot_neighbors(axis, shown[title])
         axis.set_title(title)
-    figure.suptitle(caption(first, "dataset", "model", "partition"))
+    figure.suptitle(select.caption(first, "dataset", "model", "partition"))
     style.add_legend_below(figure, axes)
     return figure
 
@@ -175,20 +150,14 @@ def _require_runs_with_key(
 ) -> Sequence[Row]:
     """The runs of the method whose journal has the key, with journal and scenario."""
     runs = _runs_with_key(frame, method, key, notes)
-    return require_rows(runs, f"of {method} with {key} in its journal")
+    return select.require_rows(runs, f"of {method} with {key} in its journal")
 
 
 def _runs_with_key(frame: pd.DataFrame, method: str, key: str, notes: list[str]) -> list[Row]:
     """As `_require_runs_with_key`, but may be empty. Damaged files are noted."""
-    kept = []
-    for row in rows_of(frame, method):
-        try:
-            journal = read_journal(row["run_dir"])
-            if any(key in entry for entry in journal):
-                kept.append(row | {"journal": journal, "scenario": read_scenario(row["run_dir"])})
-        except UserError as error:
-            notes.append(str(error))
-    return kept
+    rows = select.extend_rows(rows_of(frame, method), "journal", extract.read_journal, notes)
+    kept = [row for row in rows if any(key in entry for entry in row["journal"])]
+    return select.extend_rows(kept, "scenario", extract.read_scenario, notes)
 
 
 def _scores(entry: JournalEntry, score: str, seed: int) -> tuple[Array, Fit]:
@@ -232,7 +201,7 @@ def plot_score_density(axis: Axes, values: Array, fit: Fit, scenario: Scenario) 
         bottom += heights
     margin = 0.15 * (high - low)
     x = np.linspace(low - margin, high + margin, 400)
-    densities = mixture_densities(x, fit)
+    densities = extract.mixture_densities(x, fit)
     for density, dashes, kind in zip(densities, ("-", "--"), ("clean", "noisy"), strict=True):
         label = f"mixture, {kind} component"
         axis.plot(x, density, color=style.BLACK, linestyle=dashes, label=label)
@@ -279,11 +248,13 @@ def _plot_noise_rates(axis: Axes, estimate: NoiseEstimate) -> None:
 
 def _plot_sample_detection(axis: Axes, estimate: NoiseEstimate) -> None:
     """Plot stacked counts of true and false positives and negatives per client."""
-    none = [0] * len(DETECTION_COUNTS)
+    none = [0] * len(extract.DETECTION_COUNTS)
     counts = np.array([estimate.detection.get(int(k), none) for k in estimate.clients], dtype=float)
     bottom = np.zeros(len(counts))
     fills = ((style.BLUE, ""), (style.RED, "////"), (style.ORANGE, "...."), ("#DDDDDD", ""))
-    for label, heights, (color, hatch) in zip(DETECTION_COUNTS, counts.T, fills, strict=True):
+    for label, heights, (color, hatch) in zip(
+        extract.DETECTION_COUNTS, counts.T, fills, strict=True
+    ):
         axis.bar(
             np.arange(len(counts)), heights, bottom=bottom, color=color, hatch=hatch,
             edgecolor="white", linewidth=0.2, label=label,

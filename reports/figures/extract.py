@@ -1,7 +1,5 @@
 """Data of the figures, from the files of run directories. Fractions become percentages."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -3,8 +3,6 @@
 `render_figures` is the entry point `fln.run_figures`: the W&B tracker calls it when a run ends.
 """
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

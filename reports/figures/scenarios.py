@@ -1,24 +1,13 @@
 """Figures of the scenario: data partition and label transition matrix."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from methods.core.errors import UserError
-from reports.figures import style
+from reports.figures import select, style
 from reports.figures.extract import Array, read_scenario, row_percentages, sort_by_size
-from reports.figures.select import (
-    Row,
-    best_match,
-    caption,
-    preference_key,
-    require_rows,
-    rows_of,
-    section_label,
-)
+from reports.frame.load import Row, rows_of
 
 MAX_PANELS = 3
 MAX_BUBBLE_AREA = 60  # points squared
@@ -30,7 +19,7 @@ def partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
     figure, axes = style.panels(len(shown), 1, 2.0, sharex=False)
     for axis, row in zip(axes[:, 0], shown, strict=True):
         plot_bubbles(axis, row["scenario"]["clean_counts"])
-        axis.set_title(caption(row, "dataset", "partition"), loc="left")
+        axis.set_title(select.caption(row, "dataset", "partition"), loc="left")
         axis.set_xlabel("client")
     return figure
 
@@ -42,7 +31,7 @@ def sorted_partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
     for (upper, sizes), row in zip(axes.reshape(-1, 2), shown, strict=True):
         counts = sort_by_size(row["scenario"]["clean_counts"])
         plot_bubbles(upper, counts)
-        upper.set_title(caption(row, "dataset", "partition"), loc="left")
+        upper.set_title(select.caption(row, "dataset", "partition"), loc="left")
         upper.tick_params(labelbottom=False)
         sizes.bar(np.arange(len(counts)), counts.sum(axis=1), color=style.BLUE, width=0.8)
         sizes.set(xlim=upper.get_xlim(), xlabel="client, sorted by size", ylabel="samples")
@@ -59,7 +48,7 @@ def transitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
     figure, axes = style.panels(1, len(shown), 2.9, width=width)
     for axis, row in zip(axes[0], shown, strict=True):
         plot_heat_map(axis, row_percentages(row["scenario"]["transition"]))
-        axis.set_title(section_label(row, "noise"), loc="left")
+        axis.set_title(select.section_label(row, "noise"), loc="left")
         axis.set(xlabel="given label", ylabel="true class")
     add_color_bar(figure, list(axes[0]))
     return figure
@@ -69,17 +58,12 @@ def one_run_per_variant(
     rows: list[Row], section: str, description: str, notes: list[str]
 ) -> list[Row]:
     """One run with its scenario for each variant of a section, all with the same dataset."""
-    readable = []
-    for row in rows:
-        try:
-            readable.append(row | {"scenario": read_scenario(row["run_dir"])})
-        except UserError as error:
-            notes.append(str(error))
-    dataset = best_match(require_rows(readable, description))["dataset.name"]
+    readable = select.extend_rows(rows, "scenario", read_scenario, notes)
+    dataset = select.best_match(select.require_rows(readable, description))["dataset.name"]
     found: dict[str, Row] = {}
-    for row in sorted(readable, key=preference_key):
+    for row in sorted(readable, key=select.preference_key):
         if row["dataset.name"] == dataset:
-            found.setdefault(section_label(row, section), row)
+            found.setdefault(select.section_label(row, section), row)
     labels = sorted(found)
     notes += [
         f"omitted {label} (at most {MAX_PANELS} panels); filter with {section}.KEY=VALUE"

@@ -1,18 +1,14 @@
 """Selection of runs: by setting, by similarity to the paper's setting, and by method variant."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from methods.core.errors import UserError
-from reports.frame.load import flatten
+from reports.frame.load import Row, flatten
 from reports.frame.pivot import format_value
 
-Row = dict[str, Any]  # a run, as a row of `reports.frame.load`
 Setting = tuple[tuple[str, str], ...]
 # Sections that all methods of a comparison share.
 SETTING_SECTIONS = ("dataset", "model", "partition", "noise", "federation", "budget")
@@ -30,12 +26,17 @@ UNABLATED = {
 }  # fmt: skip
 
 
-def rows_of(frame: pd.DataFrame, method: str = "") -> list[Row]:
-    """The runs as rows, optionally of one method only."""
-    rows: list[Row] = [
-        {str(key): value for key, value in row.items()} for row in frame.to_dict("records")
-    ]
-    return [row for row in rows if method in ("", row["method.name"])]
+def extend_rows(
+    rows: Iterable[Row], key: str, read: Callable[[Path], Any], notes: list[str]
+) -> list[Row]:
+    """Add the result of `read(run_dir)` to each row. Unreadable runs are dropped and noted."""
+    kept = []
+    for row in rows:
+        try:
+            kept.append(row | {key: read(row["run_dir"])})
+        except UserError as error:
+            notes.append(str(error))
+    return kept
 
 
 def require_rows(rows: Sequence[Row], description: str) -> Sequence[Row]:

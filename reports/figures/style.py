@@ -1,7 +1,5 @@
 """Style of all figures: color-blind-safe colors, distinct dashes and markers, 8-point type."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

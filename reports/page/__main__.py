@@ -1,7 +1,5 @@
 """HTML report of all runs in one self-contained file: python -m reports.page runs=runs"""
 
-from __future__ import annotations
-
 import math
 import os
 import sys

@@ -1,7 +1,5 @@
 """Page data as JSON-compatible values, with local paths removed."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
@@ -14,8 +12,7 @@ from benchmarks.records.record import read_record
 from methods.core.errors import UserError
 from reports.figures import style
 from reports.figures.extract import read_scenario
-from reports.figures.select import Row, rows_of
-from reports.frame.load import Runs, load_runs, read_curve
+from reports.frame.load import Row, Runs, load_runs, read_curve, rows_of
 from reports.page import leaderboard, traces
 from reports.page.leaderboard import finite_or_none
 from reports.page.unfinished import unfinished_rows

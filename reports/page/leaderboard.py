@@ -1,23 +1,14 @@
 """Leaderboard: runs grouped by setting and method variant, aggregated over seeds."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.figures.select import (
-    SETTING_SECTIONS,
-    VARIANT_SECTIONS,
-    Row,
-    Setting,
-    numeric_params,
-    settings,
-    variants,
-)
-from reports.frame.load import flatten
+from reports.figures import select
+from reports.figures.select import SETTING_SECTIONS, VARIANT_SECTIONS, Setting, settings
+from reports.frame.load import Row, flatten
 from reports.frame.statistics import PairedValue, describe_test, mean, pair, sample_std
 from reports.page.rerun import rerun, to_override_value
 from reports.tables.rendering import with_greek_letters
@@ -87,7 +78,7 @@ def describe_settings(groups: Mapping[Setting, Variants]) -> list[dict[str, Any]
 
 def leaderboard_entries(setting: Setting, members: Variants) -> list[dict[str, Any]]:
     """One entry per variant of a setting."""
-    labels = variants([rows[0] for rows in members.values()])
+    labels = select.variants([rows[0] for rows in members.values()])
     differences = compare_with_baseline(members)
     return [
         {"id": stable_id(setting, variant), "label": label}
@@ -177,5 +168,5 @@ def _best_by_seed(rows: Sequence[Row]) -> dict[int, PairedValue]:
 
 
 def _label(row: Row, section: str) -> str:
-    name, numbers = row[f"{section}.name"], with_greek_letters(numeric_params(row, section))
+    name, numbers = row[f"{section}.name"], with_greek_letters(select.numeric_params(row, section))
     return f"{name} ({numbers})" if numbers else str(name)

@@ -1,7 +1,5 @@
 """Shortest command line that gives the configuration of a run."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Compressed data of one run: learning curve, scenario and confusion matrix."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

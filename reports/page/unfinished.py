@@ -1,7 +1,5 @@
 """Unfinished runs as rows, from config.yaml and the learning curve so far."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -9,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from reports.figures.select import Row
-from reports.frame.load import REQUIRED_KEYS, Runs, flatten, unfinished_warning
+from reports.frame.load import REQUIRED_KEYS, Row, Runs, flatten, unfinished_warning
 
 CONFIG_GROUPS = ("dataset", "model", "partition", "noise", "method")
 SECTIONS = ("train", "federation", "budget", "evaluate")

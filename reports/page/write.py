@@ -1,7 +1,5 @@
 """Rendering of the page: data, scripts and styles in one HTML file."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any
