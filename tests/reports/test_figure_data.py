@@ -25,11 +25,11 @@ from reports.figures.extract import (
     sort_by_size,
     stage_ends,
 )
-from reports.frame.load import load_runs
+from reports.frame.load import load_runs, rows_of
 
 
 def rows(runs: Path) -> list[dict[str, Any]]:
-    return select.rows_of(load_runs([runs]).done)
+    return rows_of(load_runs([runs]).done)
 
 
 def test_sort_by_size():

@@ -184,8 +184,8 @@ def test_skipped_figures_are_reported(tmp_path, capsys):
     assert printed.err.splitlines() == [
         "lsg_figure5 laptop: skipped: no setting has runs of lsg with two values of method.lambda_",
         "fedcnml_figure2 laptop: skipped: no run of fedcnml with eta in its journal",
-        f"{prefix}/fedcorr-001/scene.npz: damaged (BadZipFile); excluded",
         f"{prefix}/fedcorr-002/journal.jsonl: damaged (JSONDecodeError); excluded",
+        f"{prefix}/fedcorr-001/scene.npz: damaged (BadZipFile); excluded",
     ]
 
 
