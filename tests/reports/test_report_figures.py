@@ -223,6 +223,14 @@ def test_module_prints_help():
     assert done.stdout.startswith("python -m reports.figures [figure=NAME,...]")
 
 
+def test_figures_and_page_do_not_import_torch():
+    modules = (
+        "import sys, reports.figures.__main__, reports.figures.run_figures, reports.page.__main__"
+    )
+    program = f"{modules}; sys.exit(bool({{'torch', 'sklearn'}} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", program], cwd=GOOD.parents[3], check=True)
+
+
 def test_figures_of_one_run_depend_on_its_files(tmp_path):
     run_dir = write_run(tmp_path, "fedcorr")
     record = json.loads((run_dir / "record.json").read_text())
