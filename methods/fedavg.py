@@ -64,10 +64,7 @@ class FedAvg(Method):
         return "train" if round < self.rounds else None
 
     def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
-        cohort = ctx.rng("select").choice(
-            pool.num_clients, size=self.spec.clients_per_round, replace=False
-        )
-        return [int(k) for k in np.sort(cohort)]
+        return sample_cohort(pool.num_clients, self.spec.clients_per_round, ctx)
 
     def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
         pass
@@ -144,3 +141,9 @@ class FedAvg(Method):
     def predict(self, models: Models, x: Tensor) -> Tensor:
         """The mean of the models' probabilities."""
         return torch.stack([model(x).softmax(1) for model in models.values()]).mean(0)
+
+
+def sample_cohort(candidates: int | np.ndarray, size: int, ctx: RoundContext) -> list[int]:
+    """Sample clients without replacement from the given ones, or from the first `candidates`."""
+    cohort = ctx.rng("select").choice(candidates, size=size, replace=False)
+    return [int(k) for k in np.sort(cohort)]

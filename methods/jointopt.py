@@ -1,7 +1,7 @@
 """JointOpt (Tanaka et al., CVPR 2018), run locally on every client after FedAvg warm-up rounds."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import model_validator
@@ -68,7 +68,7 @@ class JointOpt(WarmupMethod):
     params: JointOptParams
     main_stage = "joint"
     client_state_doc = "labels and last predictions of every sample"
-    fedavg_equivalent_params: ClassVar = {"budget_share": 1.0, "warmup_share": 1.0}
+    fedavg_equivalent_params = {"budget_share": 1.0, "warmup_share": 1.0}
 
     def stage(self, round: int) -> str | None:
         stage = super().stage(round)

@@ -23,7 +23,7 @@ from methods.core.contract import (
 )
 from methods.core.errors import invalid
 from methods.core.registry import register
-from methods.fedavg import FedAvg
+from methods.fedavg import FedAvg, sample_cohort
 from methods.fedcnml.params import FedCNMLParams, learning_rate, make_schedule
 from methods.fedcnml.scoring import (
     TIE_TOLERANCE,
@@ -140,10 +140,7 @@ class FedCNML(FedAvg):
         if ctx.stage == "scoring":
             return range(pool.num_clients)
         if ctx.stage == "warmup":
-            cohort = ctx.rng("select").choice(
-                self.state.clean, size=self.spec.clients_per_round, replace=False
-            )
-            return [int(k) for k in np.sort(cohort)]
+            return sample_cohort(self.state.clean, self.spec.clients_per_round, ctx)
         return super().select_clients(pool, ctx)
 
     def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:

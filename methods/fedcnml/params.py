@@ -6,10 +6,15 @@ from pydantic import Field, model_validator
 
 from methods.core.contract import RoundContext, TaskSpec
 from methods.core.errors import invalid
-from methods.core.params import NonNegative, NonNegativeInt, PositiveInt, parameters
+from methods.core.params import (
+    NonNegative,
+    NonNegativeInt,
+    PositiveFraction,
+    PositiveInt,
+    parameters,
+)
 
 AtLeastOne = Annotated[float, Field(ge=1)]
-PositiveFraction = Annotated[float, Field(gt=0, le=1)]
 
 
 @parameters

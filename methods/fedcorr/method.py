@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from methods.core.errors import UserError, invalid
 from methods.core.flat_model import FlatModel
 from methods.core.registry import register
 from methods.core.streams import numpy_generator
+from methods.fedavg import sample_cohort
 from methods.fedcorr.params import FedCorrParams, make_schedule
 from methods.fedcorr.relabeling import (
     add_proximal_grad,
@@ -94,12 +95,7 @@ class FedCorr(FinalStageDelegation):
     state: FedCorrState
     final_stage = "training"
     client_state_doc = "last loss of every sample, and the predicted noisy samples"
-    fedavg_equivalent_params: ClassVar = {
-        "iterations": 0,
-        "finetuning": False,
-        "finetuning_share": 0.0,
-        "mixup": False,
-    }
+    fedavg_equivalent_params = {"iterations": 0, "finetuning_share": 0.0, "mixup": False}
 
     # Server side
 
@@ -150,12 +146,10 @@ class FedCorr(FinalStageDelegation):
             size = 1 if self.params.fraction_scheduling else size
             cohort = rng.permutation(pool.num_clients)[turn * size : (turn + 1) * size]
         else:
-            levels = self.state.noise_levels
-            clean = np.flatnonzero(levels <= self.params.kappa)
+            clean = np.flatnonzero(self.state.noise_levels <= self.params.kappa)
             if len(clean):
-                cohort = ctx.rng("select").choice(clean, size=min(size, len(clean)), replace=False)
-            else:
-                cohort = np.argsort(levels, kind="stable")[:size]
+                return sample_cohort(clean, min(size, len(clean)), ctx)
+            cohort = np.argsort(self.state.noise_levels, kind="stable")[:size]
         return [int(k) for k in np.sort(cohort)]
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
@@ -193,14 +187,10 @@ class FedCorr(FinalStageDelegation):
         state.participations_since_iteration = 0
         state.cumulative_lid = state.cumulative_lid + state.lid
         split = split_by_gmm(state.cumulative_lid, ctx.seed)
-        state.mixture = {
-            "means": split.means,
-            "variances": split.variances,
-            "weights": split.weights,
-        }
+        state.mixture = {name: getattr(split, name) for name in ("means", "variances", "weights")}
         state.noisy = [int(k) for k in np.flatnonzero(split.is_high)]
-        models = state.models if self.params.correction else {}
-        replies = pool.run_task(state.noisy, self.examine, lambda k, ctx: Payload(models, {}), ctx)
+        payload = Payload(state.models if self.params.correction else {}, {})
+        replies = pool.run_task(state.noisy, self.examine, lambda k, ctx: payload, ctx)
         state.noise_levels = np.zeros(pool.num_clients)
         for reply in replies:
             state.noise_levels[reply.client_id] = reply.values["noise_level"]
@@ -210,9 +200,8 @@ class FedCorr(FinalStageDelegation):
         state, noisy = self.state, self.state.noisy
         if self.params.options.stage2_relabel == "kappa":
             noisy = [int(k) for k in np.flatnonzero(state.noise_levels > self.params.kappa)]
-        replies = pool.run_task(
-            noisy, self.relabel_confident, lambda k, ctx: Payload(state.models, {}), ctx
-        )
+        payload = Payload(state.models, {})
+        replies = pool.run_task(noisy, self.relabel_confident, lambda k, ctx: payload, ctx)
         state.relabeled = sum(reply.values["relabelled"] for reply in replies)
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
@@ -290,9 +279,7 @@ class FedCorr(FinalStageDelegation):
             pool = noisy if options.relabel_pool == "noisy" else torch.ones_like(noisy)
             count = relabel_count(client.num_samples, noise_level, params.pi)
             candidates = largest_loss_indices(losses, pool, count)
-            client.labels, changed = relabel(
-                client.labels, candidates, logits.softmax(1), params.theta
-            )
+            client.labels, changed = relabel(client.labels, candidates, logits, params.theta)
         return client.reply({}, noise_level=noise_level, relabelled=changed)
 
     def relabel_confident(self, task: LocalTask) -> Reply:
@@ -300,9 +287,7 @@ class FedCorr(FinalStageDelegation):
         client = task.client
         logits = self._compute_logits(task.load_models()["model"], task, "relabel")
         samples = torch.arange(client.num_samples)
-        client.labels, changed = relabel(
-            client.labels, samples, logits.softmax(1), self.params.theta
-        )
+        client.labels, changed = relabel(client.labels, samples, logits, self.params.theta)
         return client.reply({}, relabelled=changed)
 
     def _compute_logits(self, model: FlatModel, task: LocalTask, purpose: str) -> Tensor:

@@ -21,14 +21,12 @@ def largest_loss_indices(losses: Tensor, pool: Tensor, count: int) -> Tensor:
     return losses.masked_fill(~pool, -torch.inf).topk(min(count, int(pool.sum()))).indices
 
 
-def relabel(
-    labels: Tensor, candidates: Tensor, probabilities: Tensor, theta: float
-) -> tuple[Tensor, int]:
+def relabel(labels: Tensor, candidates: Tensor, logits: Tensor, theta: float) -> tuple[Tensor, int]:
     """Replace the labels of candidates whose highest class probability exceeds theta.
 
     Returns the new labels and the number of changes.
     """
-    confidence, predicted = probabilities[candidates].max(1)
+    confidence, predicted = logits.softmax(1)[candidates].max(1)
     is_confident = confidence > theta
     new = labels.clone()
     new[candidates[is_confident]] = predicted[is_confident]

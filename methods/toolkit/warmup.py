@@ -3,12 +3,10 @@
 FedAvg warm-up rounds come first, then fewer rounds with more local epochs.
 """
 
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from methods.core.contract import ClientPool, RoundContext, TaskSpec
-from methods.core.params import Fraction, parameters
+from methods.core.params import Fraction, PositiveFraction, parameters
 from methods.fedavg import FedAvg
 
 
@@ -16,7 +14,7 @@ from methods.fedavg import FedAvg
 class WarmupParams:
     """Parameters of all methods with FedAvg warm-up."""
 
-    budget_share: Annotated[float, Field(gt=0, le=1)] = 0.1  # fraction of the budget that is used
+    budget_share: PositiveFraction = 0.1  # fraction of the budget that is used
     warmup_share: Fraction = 0.2  # fraction of the rounds that are FedAvg
 
 

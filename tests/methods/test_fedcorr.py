@@ -157,13 +157,13 @@ def test_largest_loss_indices():
 
 
 def test_relabel():
-    """Sample 0 equals theta and keeps its label. The prediction for sample 2 is its label."""
-    probabilities = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.3, 0.6], [0.05, 0.9, 0.05]])
+    """The confidence of sample 0 equals theta. The prediction for sample 2 is its label."""
+    logits = torch.tensor([[0.0, -torch.inf, 0.0], [0.0, 1.0, 2.0], [0.0, 3.0, 0.0]])
     labels = torch.tensor([1, 0, 1])
-    new, changed = relabel(labels, torch.tensor([2, 1, 0]), probabilities, 0.5)
+    new, changed = relabel(labels, torch.tensor([2, 1, 0]), logits, 0.5)
     assert (new.tolist(), changed) == ([1, 2, 1], 1)
     assert labels.tolist() == [1, 0, 1]
-    assert relabel(labels, torch.tensor([], dtype=torch.int64), probabilities, 0.5)[1] == 0
+    assert relabel(labels, torch.tensor([], dtype=torch.int64), logits, 0.5)[1] == 0
 
 
 # Client side
