@@ -20,9 +20,8 @@ ORACLE_SUFFIX = "_is_oracle"
 
 def make_table() -> Table:
     """One row per registered method."""
-    table = Table(title="Methods")
-    for heading in ("method", "family", "summary", "paper", "models", "client state", "oracle"):
-        table.add_column(heading)
+    columns = ("method", "family", "summary", "paper", "models", "client state", "oracle")
+    table = Table(*columns, title="Methods")
     for info in list_methods():
         flags = [name for name in field_names(info.params) if name.endswith(ORACLE_SUFFIX)]
         table.add_row(

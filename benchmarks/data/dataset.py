@@ -80,17 +80,9 @@ def infer_properties(info: DatasetInfo, arrays: Arrays) -> DatasetInfo:
 
 def _make_dataset(info: DatasetInfo, train: Split, test: Split) -> Dataset:
     assert info.shape and info.num_classes and info.statistics, f"incomplete {info}"
-    return Dataset(
-        name=info.name,
-        num_classes=info.num_classes,
-        shape=info.shape,
-        train=train[0],
-        train_labels=train[1],
-        test=test[0],
-        test_labels=test[1],
-        views=ImageTransforms(info.shape, info.statistics, info.augmentation),
-        labels_are_clean=info.labels_are_clean,
-    )
+    views = ImageTransforms(info.shape, info.statistics, info.augmentation)
+    properties = (info.name, info.num_classes, info.shape)
+    return Dataset(*properties, *train, *test, views, info.labels_are_clean)
 
 
 def channel_statistics(images: Tensor) -> Statistics:

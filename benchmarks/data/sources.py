@@ -36,18 +36,14 @@ class SourceError(Exception):
     """A source that cannot provide the dataset. The next source is tried."""
 
 
-def from_disk(info: DatasetInfo, data_dir: Path) -> Arrays:
-    """Read the official files from the data directory, in torchvision's layout."""
-    return _read_with_torchvision(info, data_dir, download=False)
-
-
 def from_torchvision(info: DatasetInfo) -> Arrays:
     """Download with torchvision, which compares the md5 of the files."""
     with tempfile.TemporaryDirectory() as temporary, _socket_timeout(SOCKET_TIMEOUT_S):
-        return _read_with_torchvision(info, Path(temporary), download=True)
+        return read_with_torchvision(info, Path(temporary), download=True)
 
 
-def _read_with_torchvision(info: DatasetInfo, root: Path, download: bool) -> Arrays:
+def read_with_torchvision(info: DatasetInfo, root: Path, download: bool = False) -> Arrays:
+    """Read the official files in torchvision's layout."""
     from benchmarks.data.torchvision_import import torchvision
 
     dataset_class = getattr(torchvision.datasets, info.torchvision_class)

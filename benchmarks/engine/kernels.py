@@ -227,10 +227,8 @@ def convolve(
     margin = side - 1 - 2 * padding
     out = x.new_empty(images, filters, height - margin, width - margin)
     if library is not None:
-        x, w, bias = x.contiguous(), w.contiguous(), None if bias is None else bias.contiguous()
         shape = Convolution(images, channels, height, width, filters, side, padding)
-        bias_pointer = None if bias is None else bias.data_ptr()
-        library.convolve(x.data_ptr(), w.data_ptr(), bias_pointer, out.data_ptr(), shape, backward)
+        _call(library.convolve, x, w, bias, out, shape, backward)
     return out
 
 
@@ -242,11 +240,8 @@ def weight_gradient(
     filters = grad.shape[1]
     weights, bias = x.new_empty(filters, channels, side, side), x.new_empty(filters)
     if library is not None:
-        x, grad = x.contiguous(), grad.contiguous()
         shape = Convolution(images, channels, height, width, filters, side, padding)
-        library.weight_gradient(
-            x.data_ptr(), grad.data_ptr(), weights.data_ptr(), bias.data_ptr(), shape
-        )
+        _call(library.weight_gradient, x, grad, weights, bias, shape)
     return weights, bias
 
 
@@ -256,9 +251,7 @@ def max_pool(library: ctypes.CDLL | None, x: Tensor) -> tuple[Tensor, Tensor]:
     out = x.new_empty(images, channels, height // 2, width // 2)
     indices = out.new_empty(out.shape, dtype=torch.int64)
     if library is not None:
-        x = x.contiguous()
-        planes = images * channels
-        library.max_pool(x.data_ptr(), out.data_ptr(), indices.data_ptr(), planes, height, width)
+        _call(library.max_pool, x, out, indices, images * channels, height, width)
     return out, indices
 
 
@@ -269,9 +262,13 @@ def max_pool_gradient(
     images, channels, out_height, out_width = grad.shape
     out = grad.new_empty(images, channels, height, width)
     if library is not None:
-        grad, indices = grad.contiguous(), indices.contiguous()
-        planes, in_size, out_size = images * channels, height * width, out_height * out_width
-        library.max_pool_gradient(
-            grad.data_ptr(), indices.data_ptr(), out.data_ptr(), planes, in_size, out_size
-        )
+        sizes = (images * channels, height * width, out_height * out_width)
+        _call(library.max_pool_gradient, grad, indices, out, *sizes)
     return out
+
+
+def _call(kernel: Callable[..., Any], *arguments: Any) -> None:
+    """Call a kernel with pointers to contiguous tensors. Outputs are contiguous already."""
+    # The list keeps contiguous copies alive during the call.
+    values = [value.contiguous() if isinstance(value, Tensor) else value for value in arguments]
+    kernel(*(value.data_ptr() if isinstance(value, Tensor) else value for value in values))

@@ -7,6 +7,8 @@ import numpy as np
 from benchmarks.data.registry import DATASETS, IMAGENET_STATISTICS, Augmentation, DatasetInfo, Split
 from methods.core.errors import UserError
 
+TRAIN_LISTS = ("noisy_train_key_list.txt", "noisy_label_kv.txt")
+TEST_LISTS = ("clean_test_key_list.txt", "clean_label_kv.txt")
 DECODED_SIZE = 256  # the `train` view crops 224 x 224 pixels from the decoded training images
 
 
@@ -20,10 +22,8 @@ def read_clothing1m(info: DatasetInfo, data_dir: Path, params: object) -> tuple[
     assert info.shape and info.num_classes
     root = data_dir / info.name
     splits: list[Split] = []
-    for keys_file, labels_file, size in (
-        ("noisy_train_key_list.txt", "noisy_label_kv.txt", DECODED_SIZE),
-        ("clean_test_key_list.txt", "clean_label_kv.txt", info.shape[1]),
-    ):
+    sizes = {TRAIN_LISTS: DECODED_SIZE, TEST_LISTS: info.shape[1]}
+    for (keys_file, labels_file), size in sizes.items():
         label_of = _read_labels(root / labels_file, info.num_classes)
         keys = (root / keys_file).read_text().split()
         if not keys:
@@ -55,13 +55,6 @@ def _read_labels(path: Path, num_classes: int) -> dict[str, int]:
     return label_of
 
 
-_LISTS = (
-    "noisy_train_key_list.txt",
-    "noisy_label_kv.txt",
-    "clean_test_key_list.txt",
-    "clean_label_kv.txt",
-)
-
 DATASETS.add(
     DatasetInfo(
         "clothing1m",
@@ -74,7 +67,8 @@ DATASETS.add(
         statistics=IMAGENET_STATISTICS,
         augmentation=Augmentation(flip=True, resize_mode="resize"),
         labels_are_clean=False,
-        expected_layout=f"clothing1m/ with images/ and the official lists {', '.join(_LISTS)}",
-        files=("images", *_LISTS),
+        expected_layout="clothing1m/ with images/ and the official lists "
+        + ", ".join(TRAIN_LISTS + TEST_LISTS),
+        files=("images", *TRAIN_LISTS, *TEST_LISTS),
     )
 )
