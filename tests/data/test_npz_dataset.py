@@ -68,19 +68,49 @@ def test_constant_channel_has_standard_deviation_one() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"train_images": np.zeros((20, 6, 5, 3), np.float32)}, r"train_images is float32 \(20, 3, 6, 5\), expected uint8"),
-        ({"test_images": np.zeros((8, 6, 5, 4), np.uint8)}, r"test_images has shape \(8, 6, 5, 4\), expected \(n, H, W\)"),
-        ({"train_images": np.zeros((20, 3, 5, 3), np.uint8)}, r"has shape \(20, 3, 5, 3\), expected"),
-        ({"test_images": np.zeros((8, 7, 5, 3), np.uint8)}, r"test_images is uint8 \(8, 3, 7, 5\), expected uint8 \(8, 3, 6, 5\)"),
-        ({"test_images": np.zeros((0, 6, 5, 3), np.uint8)}, r"test_images is uint8 \(0, 3, 6, 5\), expected uint8 \(8, 3, 6, 5\)"),
-        ({"train_labels": np.arange(19)}, r"train_images is uint8 \(20, 3, 6, 5\), expected uint8 \(19, 3, 6, 5\)"),
-        ({"train_labels": np.arange(20) - 1}, r"train_labels has values -1\.\.18, expected 0\.\.18"),
-        ({"test_labels": np.array([0, 1, 2, 3, 4, 0, 0, 0])}, r"test_labels has values 0\.\.4, expected 0\.\.3"),
-        ({"train_labels": np.linspace(0, 1, 20)}, r"train_labels is float64 \(20,\), expected int64 \(20,\)"),
-        ({"train_labels": np.zeros((20, 4), np.int64)}, r"train_labels is int64 \(20, 4\), expected int64 \(20,\)"),
+        (
+            {"train_images": np.zeros((20, 6, 5, 3), np.float32)},
+            r"train_images is float32 \(20, 3, 6, 5\), expected uint8",
+        ),
+        (
+            {"test_images": np.zeros((8, 6, 5, 4), np.uint8)},
+            r"test_images has shape \(8, 6, 5, 4\), expected \(n, H, W\)",
+        ),
+        (
+            {"train_images": np.zeros((20, 3, 5, 3), np.uint8)},
+            r"has shape \(20, 3, 5, 3\), expected",
+        ),
+        (
+            {"test_images": np.zeros((8, 7, 5, 3), np.uint8)},
+            r"test_images is uint8 \(8, 3, 7, 5\), expected uint8 \(8, 3, 6, 5\)",
+        ),
+        (
+            {"test_images": np.zeros((0, 6, 5, 3), np.uint8)},
+            r"test_images is uint8 \(0, 3, 6, 5\), expected uint8 \(8, 3, 6, 5\)",
+        ),
+        (
+            {"train_labels": np.arange(19)},
+            r"train_images is uint8 \(20, 3, 6, 5\), expected uint8 \(19, 3, 6, 5\)",
+        ),
+        (
+            {"train_labels": np.arange(20) - 1},
+            r"train_labels has values -1\.\.18, expected 0\.\.18",
+        ),
+        (
+            {"test_labels": np.array([0, 1, 2, 3, 4, 0, 0, 0])},
+            r"test_labels has values 0\.\.4, expected 0\.\.3",
+        ),
+        (
+            {"train_labels": np.linspace(0, 1, 20)},
+            r"train_labels is float64 \(20,\), expected int64 \(20,\)",
+        ),
+        (
+            {"train_labels": np.zeros((20, 4), np.int64)},
+            r"train_labels is int64 \(20, 4\), expected int64 \(20,\)",
+        ),
         ({"train_labels": np.array([None] * 20)}, "not an .npz file of plain arrays"),
     ],
-)  # fmt: skip
+)
 def test_invalid_array_is_one_line(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=f"cannot read .*mine.npz: .*{message}") as error:
         load_npz(tmp_path, arrays(**changed))

@@ -69,14 +69,14 @@ def test_invalid_parameter(name: str, values: Mapping[str, Any], message: str) -
             "lenet5",
             DIGITS,
             {},
-            "invalid model='lenet5': expected a model for 1x8x8 images (digits_cnn, mlp, resnet18, "
-            "resnet34); lenet5 requires at least 16x16",
+            "invalid model='lenet5': expected a model for 1x8x8 images (digits_cnn, mlp, "
+            "pooled_linear, resnet18, resnet34); lenet5 requires at least 16x16",
         ),
         ("lenet5", (3, 32, 15), {}, "expected a model for 3x32x15 images"),
         ("cnn9", (3, 27, 27), {}, "cnn9 requires at least 28x28"),
         ("vgg11", MNIST, {}, "vgg11 requires at least 32x32"),
         ("resnet50", MNIST, {}, "resnet50 requires at least 32x32"),
-        ("digits_cnn", (1, 7, 7), {}, "expected a model for 1x7x7 images (mlp)"),
+        ("digits_cnn", (1, 7, 7), {}, "expected a model for 1x7x7 images (mlp, pooled_linear)"),
         (
             "resnet50",
             (1, 32, 32),

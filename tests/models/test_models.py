@@ -168,7 +168,7 @@ BATCH_OF_ONE = [
 def test_training_on_a_batch_of_one(name: str, shape: Shape, params: Mapping[str, Any]) -> None:
     """torch's batch normalization does not support one value per channel in training.
 
-    cnn9 reduces 28 x 28 to 1 x 1. A ResNet divides the side by 8 (stem=cifar) or 32 (stem=imagenet).
+    cnn9 reduces 28 x 28 to 1 x 1. A ResNet divides the side by 8 (cifar) or 32 (imagenet).
     """
     model = seeded(name, shape, params)
     assert torch.isfinite(model(images(shape, number=1))).all()
