@@ -1,4 +1,4 @@
-"""Runs find their cells, and only theirs."""
+"""Matching of runs with the cells of published tables."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ CELL = "(0.7, 10)"
 
 @pytest.fixture
 def collected(write_run, tmp_path):
-    """collected("fedcorr_table9", "laptop") -> our side of the table, from the runs written so far."""
+    """collected("fedcorr_table9", "laptop") returns the results of the runs written so far."""
     return lambda name, scale: collect_results(
         load_table(name), load_runs([tmp_path / "runs"]), scale
     )
@@ -79,7 +79,7 @@ def test_hydra_is_left_as_it_was(hydra_conf):
     assert GlobalHydra.instance().hydra is before
 
 
-def test_a_smaller_scale_may_differ_in_its_world(write_run, collected):
+def test_smaller_scale_may_change_scale_dependent_sections(write_run, collected):
     write_run(*NONIID, "method=fedavg", "budget.participations=77", "train.lr=0.5")
     cell = collected("fedcorr_table9", "laptop").cells["FedAvg", CELL]
     assert cell.notes == (
@@ -89,7 +89,7 @@ def test_a_smaller_scale_may_differ_in_its_world(write_run, collected):
     )
 
 
-def test_the_paper_scale_may_not(write_run, collected):
+def test_paper_scale_requires_equal_sections(write_run, collected):
     write_run(*NONIID, "method=fedavg", scale="paper", seed=1)
     write_run(*NONIID, "method=fedavg", "budget.participations=77", scale="paper", seed=2)
     results = collected("fedcorr_table9", "paper")
@@ -106,20 +106,20 @@ def test_the_paper_scale_may_not(write_run, collected):
 @pytest.mark.parametrize(
     "change", ["method.mu=0.5", "partition.form=plain", "noise.form=plain", "noise.classes=10"]
 )
-def test_a_near_miss_is_named(write_run, collected, change):
+def test_near_misses_are_reported(write_run, collected, change):
     write_run(*NONIID, "method=fedprox", change)
     results = collected("fedcorr_table9", "laptop")
     assert not results.cells
     assert any(f"1 run excluded for {change} (cell: " in line for line in results.warnings)
 
 
-def test_a_run_of_another_column_is_no_near_miss(write_run, collected):
+def test_runs_of_other_columns_are_not_near_misses(write_run, collected):
     write_run(*NONIID, "method=fedavg", "partition.p=0.3")
     results = collected("fedcorr_table9", "laptop")
     assert not results.cells and not [line for line in results.warnings if "excluded" in line]
 
 
-def test_scales_never_share_a_cell(write_run, collected):
+def test_runs_of_other_scales_are_not_mixed(write_run, collected):
     for seed, scale in enumerate(("paper", "laptop", "smoke")):
         write_run(*NONIID, "method=fedavg", scale=scale, seed=seed, best=seed / 10)
     values = [
@@ -129,8 +129,8 @@ def test_scales_never_share_a_cell(write_run, collected):
     assert values == [{0: 0.0}, {1: 10.0}, {2: 20.0}]
 
 
-def test_worlds_never_share_a_cell(write_run, collected):
-    """Nearest to the paper wins, here by its learning rate, though another one has more seeds."""
+def test_runs_of_one_cell_have_one_configuration(write_run, collected):
+    """The configuration closest to the paper is kept, although another one has more seeds."""
     for seed in (1, 2, 3):
         write_run(*NONIID, "method=fedavg", "train.lr=0.5", seed=seed, best=0.1)
     write_run(*NONIID, "method=fedavg", seed=1, best=0.4)
@@ -139,25 +139,23 @@ def test_worlds_never_share_a_cell(write_run, collected):
     assert cell.notes[-1] == "Excluded: 3 runs with another model, training, federation or budget."
 
 
-def test_networks_are_told_apart_where_a_table_compares_them(write_run, collected):
+def test_models_distinguish_cells_of_a_table_that_compares_them(write_run, collected):
     forms = ("partition.form=official", "noise.form=official")
     common = ("dataset=cifar10", "method=fedcorr", *forms, "noise.rho=0.4", "noise.tau=0.5")
     write_run(*common, "model=resnet18", best=0.9)
     write_run(*common, "model=lenet5", "train.lr=0.003", best=0.6)
-    write_run(
-        *common, "model=lenet5", best=0.1
-    )  # the learning rate of the other networks: no cell of the table
-    found = {
-        place: cell.value for place, cell in collected("fedcorr_table10", "laptop").cells.items()
-    }
+    # The learning rate of the other models: not a cell of the table.
+    write_run(*common, "model=lenet5", best=0.1)
+    results = collected("fedcorr_table10", "laptop")
+    found = {key: cell.value for key, cell in results.cells.items()}
     assert found == {
         ("ResNet-18", "rho=0.4 / tau=0.5"): 90.0,
         ("LeNet-5", "rho=0.4 / tau=0.5"): 60.0,
     }
 
 
-def test_averages_take_the_seeds_that_all_columns_have(write_run, collected):
-    """Eight columns of 10, 20, ..., 80 percent under seed 1; seed 2 has no run in the last."""
+def test_averages_use_seeds_that_all_columns_have(write_run, collected):
+    """Eight columns of 10, 20, ..., 80 percent with seed 1. Seed 2 has no run in the last one."""
     table = load_table("lsg_table1")
     for index, column in enumerate(table.columns):
         for seed in (1, 2) if index < 7 else (1,):
@@ -169,7 +167,7 @@ def test_averages_take_the_seeds_that_all_columns_have(write_run, collected):
     assert ("MNIST / Ours", "Avg.") not in collected("lsg_table1", "laptop").cells
 
 
-def test_lost_runs_are_named_but_do_not_count(write_run, collected):
+def test_unsuccessful_runs_are_excluded_and_noted(write_run, collected):
     write_run(*NONIID, "method=fedavg", seed=1)
     write_run(*NONIID, "method=fedavg", seed=2, status="diverged", reason="nan", summary={})
     cell = collected("fedcorr_table9", "laptop").cells["FedAvg", CELL]
