@@ -58,6 +58,7 @@ class DatasetInfo:
     name: str
     origin: str
     read: Reader
+    # bundled: always available. cached: downloaded arrays. directory, file: provided by the user.
     kind: Literal["bundled", "cached", "directory", "file"] = "bundled"
     num_samples: tuple[int, int] | None = None  # train, test
     num_classes: int | None = None

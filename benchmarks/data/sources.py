@@ -33,7 +33,7 @@ IDX_FILES = {
 
 
 class SourceError(Exception):
-    """A source that cannot provide the dataset. The next source is tried."""
+    """Raised by a source that cannot provide the dataset. The next source is tried."""
 
 
 def from_torchvision(info: DatasetInfo) -> Arrays:
