@@ -100,9 +100,10 @@ class FedCNML(FedAvg):
     def validate(self, spec: TaskSpec) -> None:
         super().validate(spec)
         scoring = self.params.client_scoring_enabled
-        least = 2 * spec.clients_per_round + scoring * spec.num_clients
+        least, terms = 2 * spec.clients_per_round, "2 * federation.clients_per_round"
+        if scoring:
+            least, terms = least + spec.num_clients, f"federation.num_clients + {terms}"
         if spec.participations < least:
-            terms = "federation.num_clients + " * scoring + "2 federation.clients_per_round"
             raise invalid(
                 "budget.participations", spec.participations, f"at least {terms} = {least}"
             )

@@ -15,14 +15,12 @@ from methods.toolkit.final_stage import final_stage_methods
 class ImplementationOptions:
     """Choices where the official code and the paper differ."""
 
-    prox: str  # l2: beta mu |w - w_t|, not on the first batch of an epoch; l2sq: its square, eq. 5
+    prox: str  # l2: |w - w_t|, except on the first batch of an epoch; l2sq: |w - w_t|^2, eq. 5
     sample_loss: str  # ce: cross-entropy; ce_on_probs: softmax twice, an interval of width 1
-    rank_loss: str  # local: the client's model after its local update; global: that of the server
+    rank_loss: str  # local: the client's model after its local update; global: the global model
     relabel_pool: str  # client: rank all samples of a client; noisy: the predicted noisy samples
-    mixup_stages: str  # all, or preprocessing only
-    stage2_relabel: (
-        str  # lid_noisy: noisy clients of the last LID mixture; kappa: those above kappa
-    )
+    mixup_stages: str  # all: all stages; preprocessing: the first stage only
+    stage2_relabel: str  # lid_noisy: noisy clients of the last LID mixture; kappa: above kappa
     score_view: str  # train: one random training view; plain: no augmentation
 
 
@@ -56,16 +54,14 @@ class FedCorrParams:
     finetuning: bool = True  # the stage finetuning
     usual_training: bool = True  # the stage training
     mixup: bool = True  # mixup in local training
-    # See ImplementationOptions; null: the value of the profile.
+    # Choices of ImplementationOptions. null: the choice of the profile.
     profile: Literal["official", "paper"] = "official"  # official code or text of the paper
     prox: Literal["l2", "l2sq"] | None = None  # form of the proximal term
     sample_loss: Literal["ce_on_probs", "ce"] | None = None  # loss of a sample
     rank_loss: Literal["local", "global"] | None = None  # model whose loss ranks samples, eq. 6
     relabel_pool: Literal["client", "noisy"] | None = None  # samples that are ranked
     mixup_stages: Literal["all", "preprocessing"] | None = None  # stages with mixup
-    stage2_relabel: Literal["lid_noisy", "kappa"] | None = (
-        None  # clients relabeled after finetuning
-    )
+    stage2_relabel: Literal["lid_noisy", "kappa"] | None = None  # clients of the 2nd relabeling
     score_view: Literal["train", "plain"] | None = None  # images for scoring
 
     @model_validator(mode="after")
@@ -102,7 +98,7 @@ class FedCorrSchedule(NamedTuple):
 def make_schedule(params: FedCorrParams, spec: TaskSpec) -> FedCorrSchedule:
     """Divide the budget: T_1 participations of every client, then rounds of the usual cohort.
 
-    T_1 is limited to half of the budget, but is at least 1 unless it is 0.
+    T_1 is reduced to fit in half of the budget, but not below 1.
     """
     iterations = min(params.iterations, max(spec.participations // 2 // spec.num_clients, 1))
     cohort = 1 if params.fraction_scheduling else spec.clients_per_round

@@ -102,7 +102,7 @@ class FinalStageDelegation(FedAvg):
             try:
                 self._build_final_method().validate(self._final_spec(spec))
             except UserError as error:
-                raise UserError(f"method.final={self.params.final}: {error}") from error
+                raise UserError(f"cannot use method.final={self.params.final}: {error}") from error
 
     def oracle_reason(self) -> str:
         return self._build_final_method().oracle_reason() if self._delegates else ""
@@ -110,7 +110,7 @@ class FinalStageDelegation(FedAvg):
     def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
         super().setup(spec, pool, ctx)
         self._final_method = self._build_final_method()
-        if self._delegates:
+        if self._delegates:  # Its initial state is created when the final stage starts.
             self._final_method.setup(self._final_spec(spec), self._delegated_pool(pool), ctx)
 
     def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
