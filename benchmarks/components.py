@@ -26,7 +26,7 @@ def _run(options: Options) -> int:
     from rich.table import Table
 
     from benchmarks.models import MODELS
-    from benchmarks.terminal.summary import console
+    from benchmarks.terminal.console import make_console
     from noise import NOISE_MODELS
     from partition import PARTITIONERS
 
@@ -40,7 +40,7 @@ def _run(options: Options) -> int:
         for component in registry.all():
             cells = (component.name, component.summary, _format_params(component.params))
             table.add_row(*map(escape, cells))
-        console().print(table)
+        make_console().print(table)
     return 0
 
 

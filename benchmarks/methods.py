@@ -11,7 +11,7 @@ import sys
 from rich.table import Table
 
 from benchmarks.terminal.command import Options, run_command
-from benchmarks.terminal.summary import console
+from benchmarks.terminal.console import make_console
 from methods.core.params import field_names
 from methods.core.registry import list_methods
 
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: Options) -> int:
-    console().print(make_table())
+    make_console().print(make_table())
     return 0
 
 

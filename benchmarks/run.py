@@ -3,12 +3,14 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from methods.core.errors import UserError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+    from benchmarks.records.record import Record
 
 CONF = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "conf")
 HELP = """Federated learning under label noise: one run, or a grid with -m.
@@ -22,24 +24,27 @@ HELP = """Federated learning under label noise: one run, or a grid with -m.
 """
 
 
-def run_experiment(raw: "DictConfig") -> dict[str, Any]:
+def run_experiment(raw: "DictConfig") -> "Record | None":
     """Compose -> check -> run -> record. The importable form of the command."""
     from rich.console import Console
 
     from benchmarks.config.sweep import checked
-    from benchmarks.loop.runner import RunLockedError, execute_run
-    from benchmarks.terminal import summary
-    from benchmarks.tracking.tracker import make as make_tracker
+    from benchmarks.loop.lock import RunLockedError
+    from benchmarks.loop.runner import execute_run
+    from benchmarks.terminal.run_tables import status_line
+    from benchmarks.tracking.factory import make_tracker
 
     config = checked(raw)
-    tracker = make_tracker(config, summary.title(config), Console())
+    tracker = make_tracker(config, Console())
+    record, line = None, ""
     try:
         record = execute_run(config, tracker)
+        line = status_line(record)
     except RunLockedError as error:
-        record = {"status": "skipped", "reason": str(error)}
+        line = f"skipped: {error}"
     finally:
         tracker.close()
-    tracker.finish(summary.one_line(record))
+    tracker.report(line)
     return record
 
 
@@ -77,7 +82,8 @@ def _main(arguments: list[str]) -> int:
     overrides = [argument for argument in overrides if argument != "--cfg"]
 
     from benchmarks.config import sweep
-    from benchmarks.terminal import summary
+    from benchmarks.loop.preflight import validate_runs
+    from benchmarks.terminal import run_tables
 
     cells = sweep.expand(overrides)
     if not multirun and len(cells) > 1:
@@ -85,18 +91,18 @@ def _main(arguments: list[str]) -> int:
             f"{' '.join(sweep.sweeps(overrides))} makes {len(cells)} cells; legal: one value per key, or -m for a grid"
         )
     if show:
-        summary.print_configurations(cells)
+        run_tables.print_configurations(cells)
         return 0
-    already = summary.finished(cells)
+    already = run_tables.finished_run_ids(cells)
     if cells[0][1].dry:
-        summary.print_cells(cells, already)
+        run_tables.print_planned_runs(cells, already)
         return 0
-    summary.validate_runs(cells)
+    validate_runs(cells)
     sweep.launch(job, cells, overrides)
     return (
-        summary.print_grid(cells, already)
+        run_tables.print_results_table(cells, already)
         if multirun
-        else summary.print_run(cells[0][1], cells[0][1].run_id in already)
+        else run_tables.print_run_summary(cells[0][1], cells[0][1].run_id in already)
     )
 
 

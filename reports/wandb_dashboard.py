@@ -69,7 +69,7 @@ def create_dashboard(options: command.Options) -> int:
             f"after `wandb login`, upload with: {retry}"
         )
     finally:
-        wandb_service.end()
+        wandb_service.teardown()
     return 0
 
 

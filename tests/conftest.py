@@ -1,11 +1,10 @@
-"""Shared by all tests: small real runs on digits, and clients made by hand."""
+"""Fixtures for small runs on digits and for single clients."""
 
 import os
 import sys
 
-os.environ["OMP_NUM_THREADS"] = (
-    "1"  # before torch is imported: workers are forked, and bytes must not depend on threads
-)
+# Before torch is imported. Workers are forked, and results must not depend on threads.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from hypothesis import settings
 from omegaconf import OmegaConf
-from running import PLUGIN, SilentTracker
+from run_helpers import PLUGIN, SilentTracker
 
 from benchmarks import data, models
 from benchmarks.config.schema import RunConfig, parse
@@ -29,9 +28,7 @@ from methods.core.flat_model import FlatModel
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.load_profile("suite")
 torch.set_num_threads(1)
-sys.path.append(
-    str(PLUGIN)
-)  # before methods are discovered: the package found there is tested like all the others
+sys.path.append(str(PLUGIN))  # Before methods are discovered: its method is tested like the others.
 
 CONF = Path(__file__).parent.parent / "conf"
 
@@ -44,36 +41,38 @@ def hydra_conf() -> Iterator[None]:
 
 @pytest.fixture
 def configure(hydra_conf: None, tmp_path: Path) -> Callable[..., RunConfig]:
-    """configure("method=fedavg", "noise.rho=0.4") -> a checked smoke-scale configuration on digits, serial, under tmp_path."""
+    """configure("noise.rho=0.4") -> configuration at smoke scale on digits, serial, in tmp_path."""
 
     def make(*overrides: str) -> RunConfig:
         base = ["scale=smoke", "executor=serial", f"runs_dir={tmp_path / 'runs'}"]
-        return parse(OmegaConf.to_container(compose("config", [*base, *overrides]), resolve=True))  # type: ignore[arg-type]
+        composed = compose("config", [*base, *overrides])
+        return parse(OmegaConf.to_container(composed, resolve=True))  # type: ignore[arg-type]
 
     return make
 
 
 @pytest.fixture
 def run_small(configure: Callable[..., RunConfig]) -> Callable[..., dict[str, Any]]:
-    """run_small("method=fedavg") -> the record of a real smoke run; the folder is record["folder"], lines in record["lines"]."""
+    """run_small("method=fedavg") -> content of the record, and `run_dir` and printed `lines`."""
 
     def run(*overrides: str) -> dict[str, Any]:
         config = configure(*overrides)
         tracker = SilentTracker(config.run_dir)
-        return {**execute_run(config, tracker), "folder": config.run_dir, "lines": tracker.lines}
+        record = execute_run(config, tracker).to_dict()
+        return {**record, "run_dir": config.run_dir, "lines": tracker.lines}
 
     return run
 
 
 @pytest.fixture
 def open_run(configure: Callable[..., RunConfig]) -> Iterator[Callable[..., Run]]:
-    """open_run("method=fedcorr") -> a Run whose method, fleet, scene and executor can be driven by hand; setup() has been called."""
+    """open_run("method=fedcorr") -> a Run after `setup`, whose parts a test calls itself."""
     runs: list[Run] = []
 
     def start(*overrides: str) -> Run:
         config = configure(*overrides)
         run = Run(config, SilentTracker(config.run_dir))
-        run.method.setup(run.spec, run.fleet, run.context("setup"))
+        run.method.setup(run.spec, run.pool, run.context("setup"))
         runs.append(run)
         return run
 
@@ -89,7 +88,7 @@ def digits() -> data.Dataset:
 
 @pytest.fixture
 def make_client(digits: data.Dataset) -> Callable[..., LocalClient]:
-    """make_client(labels=[3, 1, 4], state={}) -> a client over the first digits images with these labels."""
+    """make_client(labels=[3, 1, 4]) -> a client with these labels and the first images of digits."""
 
     def make(
         labels: Any = None,
@@ -97,25 +96,22 @@ def make_client(digits: data.Dataset) -> Callable[..., LocalClient]:
         state: Mapping[str, Any] | None = None,
         client_id: int = 0,
     ) -> LocalClient:
-        given = torch.as_tensor(
-            digits.train_labels[:num_samples] if labels is None else np.asarray(labels)
-        )
-        networks: list[FlatModel] = []
+        if labels is None:
+            labels = digits.train_labels[:num_samples]
+        given_labels = torch.as_tensor(np.asarray(labels))
 
-        def lend() -> FlatModel:
-            networks.append(FlatModel(models.build("digits_cnn", digits.num_classes, digits.shape)))
-            return networks[-1]
+        def acquire_model() -> FlatModel:
+            return FlatModel(models.build("digits_cnn", digits.num_classes, digits.shape))
 
-        pictures = ImageSplit(digits.train, digits.views)
         return LocalClient(
             client_id,
-            torch.arange(len(given)),
-            given,
-            given,
+            torch.arange(len(given_labels)),
+            given_labels,
+            given_labels,
             dict(state or {}),
-            pictures,
+            ImageSplit(digits.train, digits.views),
             digits.num_classes,
-            lend,
+            acquire_model,
         )
 
     return make
@@ -123,22 +119,22 @@ def make_client(digits: data.Dataset) -> Callable[..., LocalClient]:
 
 @pytest.fixture
 def make_ctx(digits: data.Dataset) -> Callable[..., RoundContext]:
-    """make_ctx(round=0, stage="train", local_epochs=1, ...) -> a RoundContext for digits; other names are TrainParams fields."""
+    """make_ctx(round=0, local_epochs=1) -> a RoundContext for digits; takes TrainParams fields."""
 
     def make(
         round: int = 0, stage: str = "train", seed: int = 1, num_clients: int = 8, **train: Any
     ) -> RoundContext:
-        probe = FlatModel(models.build("digits_cnn", digits.num_classes, digits.shape))
+        model = FlatModel(models.build("digits_cnn", digits.num_classes, digits.shape))
         spec = TaskSpec(
-            "digits",
-            digits.shape,
-            digits.num_classes,
-            num_clients,
-            4,
-            32,
-            int(probe.module.feature_dim),
-            probe.num_trainable,
-        )  # type: ignore[arg-type]
+            dataset="digits",
+            shape=digits.shape,
+            num_classes=digits.num_classes,
+            num_clients=num_clients,
+            clients_per_round=4,
+            participations=32,
+            feature_dim=int(model.module.feature_dim),  # type: ignore[arg-type]
+            num_trainable=model.num_trainable,
+        )
         return RoundContext(seed, round, stage, spec, TrainParams(**{"local_epochs": 1, **train}))
 
     return make
@@ -146,7 +142,7 @@ def make_ctx(digits: data.Dataset) -> Callable[..., RoundContext]:
 
 @pytest.fixture
 def initial_vector(digits: data.Dataset) -> torch.Tensor:
-    """Initial weights of the digits network under a fixed seed."""
+    """Initial weights of the model for digits, with a fixed seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return FlatModel(models.build("digits_cnn", digits.num_classes, digits.shape)).vector

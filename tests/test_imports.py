@@ -32,9 +32,6 @@ SHARED = ("methods.core.errors", "methods.core.params", "methods.core.plugins")
 ALLOWED = {
     "noise": SHARED,
     "partition": SHARED,
-    "benchmarks/tracking/wandb_tracker.py": (
-        "reports.figures.run_figures",
-    ),  # pictures of a finished run folder, drawn where all figures are
 }
 WANDB = {
     "benchmarks/tracking/wandb_tracker.py",

@@ -1,4 +1,4 @@
-"""A stand-in for W&B's server: keeps all that is sent to it, and answers as much as the client needs to go on."""
+"""Fake W&B server: stores all requests and sends the responses that the W&B client needs."""
 
 import gzip
 import json
@@ -10,9 +10,18 @@ from typing import Any
 
 PROJECT = {"id": "p", "name": "label-noise", "entity": {"id": "e", "name": "a-team"}}
 
+VIEWER = {
+    "id": "u",
+    "entity": "a-team",
+    "username": "u",
+    "email": "",
+    "flags": "{}",
+    "teams": {"edges": []},
+}
+
 
 class Server(ThreadingHTTPServer):
-    """`received` is every request in full; `rows` what a run's history has become."""
+    """`received` has all requests, `rows` the history of the run."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -26,7 +35,7 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def run(self, name: str) -> dict[str, Any]:
-        """The run as the server knows it."""
+        """The run in the form of the W&B API."""
         tail = [json.dumps({"_step": self.rows[-1]["_step"], "_runtime": 1})] if self.rows else []
         texts = {
             "summaryMetrics": "{}",
@@ -48,33 +57,19 @@ class Server(ThreadingHTTPServer):
             **counts,
         }
 
-    def answer(self, operation: str, variables: dict[str, Any]) -> dict[str, Any]:
+    def respond(self, operation: str, variables: dict[str, Any]) -> dict[str, Any]:
         name = str(variables.get("name"))
         if operation == "RunResumeStatus":
             return {"data": {"model": {**PROJECT, "bucket": self.run(name) if self.rows else None}}}
         if operation == "UpsertBucket":
             return {"data": {"upsertBucket": {"bucket": self.run(name), "inserted": not self.rows}}}
         if operation in ("Viewer", "GetDefaultEntity"):
-            return {
-                "data": {
-                    "viewer": {
-                        "id": "u",
-                        "entity": "a-team",
-                        "username": "u",
-                        "email": "",
-                        "flags": "{}",
-                        "teams": {"edges": []},
-                    }
-                }
-            }
+            return {"data": {"viewer": VIEWER}}
         if operation == "UpsertView2":
             self.views.append(variables)
-            return {
-                "data": {
-                    "upsertView": {"view": {"id": "v", "name": variables["name"]}, "inserted": True}
-                }
-            }
-        return {"data": None, "errors": [{"message": f"{operation} is not answered here"}]}
+            view = {"id": "v", "name": variables["name"]}
+            return {"data": {"upsertView": {"view": view, "inserted": True}}}
+        return {"data": None, "errors": [{"message": f"{operation} is not supported"}]}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -92,13 +87,13 @@ class Handler(BaseHTTPRequestHandler):
             lines = (sent.get("files") or {}).get("wandb-history.jsonl", {}).get("content", [])
             self.server.rows += [json.loads(line) for line in lines]
             self.server.exit_codes += [sent["exitcode"]] if sent.get("complete") else []
-            answer: dict[str, Any] = {"exitcode": None, "limits": {}}
+            response: dict[str, Any] = {"exitcode": None, "limits": {}}
         else:
             operation = (
                 sent.get("operationName") or sent.get("query", "").replace("(", " ").split()[1]
             )
-            answer = self.server.answer(operation, sent.get("variables") or {})
-        content = json.dumps(answer).encode()
+            response = self.server.respond(operation, sent.get("variables") or {})
+        content = json.dumps(response).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))

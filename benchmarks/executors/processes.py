@@ -1,4 +1,4 @@
-"""Client tasks in forked worker processes."""
+"""Executor with forked worker processes."""
 
 import multiprocessing
 import pickle
@@ -7,39 +7,48 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
-from benchmarks.executors.base import limit_to_one_thread
 from benchmarks.executors.serialization import dumps
-from benchmarks.federation.worker import ClientTask, PredictionTask, WorkerContext
+from benchmarks.executors.threads import limit_to_one_thread
+from benchmarks.federation.tasks import Task
+from benchmarks.federation.worker import WorkerContext
 from methods.core.contract import DivergenceError
 
-WORKER_DIED = "a worker process died (killed, or out of memory); the same command goes on from the last checkpoint"
+WORKER_DIED = (
+    "a worker process died (killed or out of memory); "
+    "rerun the same command to resume from the last checkpoint"
+)
+
+
+class WorkerError(RuntimeError):
+    """An error in a worker. The message ends with the worker's traceback."""
 
 
 class ProcessExecutor:
-    """Forked workers that share the data with this process; tasks go out as workers become free, results come back in order."""
+    """Forked workers that share the data with this process. A free worker gets the next task."""
 
-    def __init__(self, workshop: WorkerContext, workers: int):
+    def __init__(self, context: WorkerContext, workers: int):
         limit_to_one_thread()
         self.workers = workers
-        context = multiprocessing.get_context("fork")
+        fork = multiprocessing.get_context("fork")
         self._connections: list[Connection] = []
         self._processes = []
         for _ in range(workers):
-            here, there = context.Pipe()
-            process = context.Process(
-                target=_serve, args=(workshop, there, [*self._connections, here]), daemon=True
+            parent_end, worker_end = fork.Pipe()
+            inherited = [*self._connections, parent_end]
+            process = fork.Process(
+                target=_worker_loop, args=(context, worker_end, inherited), daemon=True
             )
             process.start()
-            there.close()
-            self._connections.append(here)
+            worker_end.close()
+            self._connections.append(parent_end)
             self._processes.append(process)
 
-    def run(self, jobs: Sequence[ClientTask | PredictionTask]) -> list[Any]:
-        results: list[Any] = [None] * len(jobs)
-        waiting = list(range(len(jobs)))[::-1]
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        results: list[Any] = [None] * len(tasks)
+        waiting = list(range(len(tasks)))[::-1]
         running: dict[Connection, int] = {}
         for connection in self._connections:
-            self._send(connection, jobs, waiting, running)
+            self._send_next(connection, tasks, waiting, running)
         failure: Exception | None = None
         while running:
             for ready in wait(list(running)):
@@ -52,25 +61,26 @@ class ProcessExecutor:
                 if isinstance(result, Exception):
                     failure, waiting = result, []
                 results[number] = result
-                self._send(connection, jobs, waiting, running)
+                self._send_next(connection, tasks, waiting, running)
         if failure is not None:
             raise failure
         return results
 
     @staticmethod
-    def _send(
+    def _send_next(
         connection: Connection,
-        jobs: Sequence[ClientTask | PredictionTask],
+        tasks: Sequence[Task],
         waiting: list[int],
         running: dict[Connection, int],
     ) -> None:
-        if waiting:
-            number = waiting.pop()
-            try:
-                connection.send_bytes(dumps(jobs[number]))
-            except OSError:
-                raise WorkerError(WORKER_DIED) from None
-            running[connection] = number
+        if not waiting:
+            return
+        number = waiting.pop()
+        try:
+            connection.send_bytes(dumps(tasks[number]))
+        except OSError:
+            raise WorkerError(WORKER_DIED) from None
+        running[connection] = number
 
     def close(self) -> None:
         for connection in self._connections:
@@ -82,31 +92,27 @@ class ProcessExecutor:
                 process.join()
 
 
-class WorkerError(RuntimeError):
-    """An error inside a worker, with its traceback as text."""
-
-
-def _serve(workshop: WorkerContext, connection: Connection, others: list[Connection]) -> None:
-    for other in (
-        others
-    ):  # inherited ends: left open they would keep a worker alive after its parent's death
+def _worker_loop(
+    context: WorkerContext, connection: Connection, inherited: Sequence[Connection]
+) -> None:
+    # Close inherited pipe ends. Otherwise a worker does not see EOF when the parent dies.
+    for other in inherited:
         other.close()
     while True:
         try:
-            job = pickle.loads(connection.recv_bytes())
+            task = pickle.loads(connection.recv_bytes())
         except (EOFError, KeyboardInterrupt):
             return
         try:
-            answer = dumps(workshop.do(job))
+            message = dumps(context.execute(task))
         except KeyboardInterrupt:
             return
         except DivergenceError as error:
-            answer = dumps(error)
+            message = dumps(error)
         except Exception as error:
-            answer = dumps(
-                WorkerError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
-            )
+            text = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+            message = dumps(WorkerError(text))
         try:
-            connection.send_bytes(answer)
-        except OSError:  # nobody listens any more
+            connection.send_bytes(message)
+        except OSError:  # The parent has closed the pipe.
             return

@@ -1,21 +1,24 @@
-"""Client tasks in this process."""
+"""Executor in this process."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.executors.base import limit_to_one_thread
-from benchmarks.federation.worker import ClientTask, PredictionTask, WorkerContext
+from benchmarks.executors.threads import limit_to_one_thread
+from benchmarks.federation.tasks import Task
+from benchmarks.federation.worker import WorkerContext
 
 
 class SerialExecutor:
+    """Executes tasks one after the other."""
+
     workers = 1
 
-    def __init__(self, workshop: WorkerContext):
+    def __init__(self, context: WorkerContext):
         limit_to_one_thread()
-        self._workshop = workshop
+        self.context = context
 
-    def run(self, jobs: Sequence[ClientTask | PredictionTask]) -> list[Any]:
-        return [self._workshop.do(job) for job in jobs]
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        return [self.context.execute(task) for task in tasks]
 
     def close(self) -> None:
         pass

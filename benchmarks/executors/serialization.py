@@ -1,4 +1,4 @@
-"""Pickling of what travels between a run and its workers."""
+"""Pickling of messages to workers and of checkpoints."""
 
 import io
 import pickle
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class _Pickler(pickle.Pickler):
-    """Tensors travel as numpy arrays: many times faster than torch's own pickling of small tensors."""
+    """Pickles tensors as NumPy arrays, many times faster than torch does for small tensors."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Tensor):

@@ -1,4 +1,4 @@
-"""A client while one of its tasks runs."""
+"""Client-side data access during a client task."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -11,13 +11,12 @@ from benchmarks.data.transforms import ImageTransforms
 from methods.core.contract import Batch, Reply
 from methods.core.flat_model import FlatModel
 
-EPOCH_CHUNK = (
-    4096  # samples whose augmented images are made at once: one client's epoch for the usual sizes
-)
+# Samples that are augmented at once. One local epoch of a client usually has fewer.
+AUGMENT_CHUNK_SIZE = 4096
 
 
 class ImageSplit(NamedTuple):
-    """The images of one split and how a network sees them. No label: what a worker holds of a data set cannot tell the truth."""
+    """Images of one split and their transforms. Without labels, so workers have no clean labels."""
 
     images: Images
     views: ImageTransforms
@@ -27,7 +26,7 @@ class ImageSplit(NamedTuple):
 
 
 class LocalClient:
-    """A client while one of its tasks runs (see methods.base.Client). Holds no true label."""
+    """A client during one task; implements `methods.core.contract.Client`."""
 
     def __init__(
         self,
@@ -36,9 +35,9 @@ class LocalClient:
         given_labels: Tensor,
         labels: Tensor,
         state: dict[str, Any],
-        pictures: ImageSplit,
+        split: ImageSplit,
         num_classes: int,
-        lend: Callable[[], FlatModel],
+        acquire_model: Callable[[], FlatModel],
     ):
         self.id = client_id
         self.num_samples = len(index)
@@ -47,11 +46,11 @@ class LocalClient:
         self.labels = labels
         self.state = state
         self.samples_trained = 0
-        self.samples_scored = 0
-        self._index, self._pictures, self._lend = index, pictures, lend
+        self.samples_scored = 0  # every call of `images` counts, with or without a gradient
+        self._index, self._split, self._acquire_model = index, split, acquire_model
 
     def load_model(self, vector: Tensor) -> FlatModel:
-        return self._lend().load(vector)
+        return self._acquire_model().load(vector)
 
     def images(
         self, index: Tensor, view: str = "plain", generator: torch.Generator | None = None
@@ -68,34 +67,25 @@ class LocalClient:
         epoch: int = 0,
         subset: Tensor | None = None,
     ) -> Iterator[Batch]:
-        """One shuffled epoch, over all samples or a subset of positions; the last short batch is kept."""
-        shuffled = torch.randperm(
-            self.num_samples if subset is None else len(subset), generator=order
-        )
+        """One shuffled epoch over all samples, or over the positions in `subset`."""
+        num_samples = self.num_samples if subset is None else len(subset)
+        shuffled = torch.randperm(num_samples, generator=order)
         if subset is not None:
             shuffled = subset[shuffled]
-        self.samples_trained += len(shuffled)
+        self.samples_trained += num_samples
+        chunk_size = batch_size
+        if self._split.images.in_memory:
+            chunk_size = max(AUGMENT_CHUNK_SIZE // batch_size, 1) * batch_size
         step = 0
-        chunk = (
-            max(EPOCH_CHUNK // batch_size, 1) * batch_size
-            if self._pictures.images.in_memory
-            else batch_size
-        )
-        for positions in shuffled.split(chunk):
-            x, y = self._view(positions, view, augment), self.labels[positions]
-            for part in zip(
-                x.split(batch_size), y.split(batch_size), positions.split(batch_size), strict=True
-            ):
-                yield Batch(*part, epoch, step)
+        for positions in torch.split(shuffled, chunk_size):
+            chunk = (self._view(positions, view, augment), self.labels[positions], positions)
+            for x, y, index in zip(*(torch.split(t, batch_size) for t in chunk), strict=True):
+                yield Batch(x, y, index, epoch, step)
                 step += 1
 
     def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply:
-        return Reply(
-            self.id,
-            self.num_samples,
-            {name: vector.clone() for name, vector in models.items()},
-            values,
-        )
+        copies = {name: vector.clone() for name, vector in models.items()}
+        return Reply(self.id, self.num_samples, copies, values)
 
     def _view(self, positions: Tensor, view: str, generator: torch.Generator | None) -> Tensor:
-        return self._pictures.view(self._index[positions], view, generator)
+        return self._split.view(self._index[positions], view, generator)

@@ -1,4 +1,4 @@
-"""Cost of a run: participations, bytes, samples."""
+"""Cost of a run: participations, messages, samples."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from torch import Tensor
 
 @dataclass
 class CostMeter:
-    """Cost so far. FedCorr's measure is `participations`; the others keep its simplification honest."""
+    """Cumulative cost. `participations` is FedCorr's cost measure; the other fields complete it."""
 
-    participations: int = 0  # client visits that train a model
-    contacts: int = 0  # visits that only measure
+    participations: int = 0  # local updates
+    queries: int = 0  # client tasks without training
     models_down: int = 0
     models_up: int = 0
     bytes_down: int = 0
     bytes_up: int = 0
-    samples_trained: int = 0  # sample passes with a gradient, counted once for several networks
-    samples_scored: int = 0
-    dropped_models: int = 0  # client models with NaN or Inf that the method left out
+    samples_trained: int = 0  # per epoch; counted once if several models train on a batch
+    samples_scored: int = 0  # samples fetched outside the training batches
+    dropped_models: int = 0  # client models with NaN or Inf that the method skipped
 
 
 def size_in_bytes(value: Any) -> int:
-    """What a value weighs on the wire: tensors by their elements, numbers as 8 bytes."""
+    """Serialized size: tensor and array data, and 8 bytes per number."""
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
     if isinstance(value, (np.ndarray, np.generic)):
         return int(value.nbytes)
     if isinstance(value, Mapping):
-        return sum(size_in_bytes(v) for v in value.values())
+        return sum(size_in_bytes(entry) for entry in value.values())
     if isinstance(value, (list, tuple)):
-        return sum(size_in_bytes(v) for v in value)
+        return sum(size_in_bytes(entry) for entry in value)
     return 8 if isinstance(value, (int, float)) else 0

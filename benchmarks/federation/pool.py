@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.executors.base import Executor
 from benchmarks.federation.cost import CostMeter, size_in_bytes
-from benchmarks.federation.worker import ClientTask, ClientTaskResult
+from benchmarks.federation.tasks import ClientTask, ClientTaskResult, Executor
 from methods.core.contract import (
     DivergenceError,
     Payload,
@@ -23,33 +22,31 @@ from methods.core.contract import (
 
 @dataclass
 class ClientPool:
-    """The server's side (see methods.base.Fleet). Holds no true label either."""
+    """All clients of a run; implements `methods.core.contract.ClientPool`. Has no clean labels."""
 
     executor: Executor
-    parts: Sequence[np.ndarray]  # sample indices of each client
-    noisy: Tensor  # (n,) the labels as given
+    client_indices: Sequence[np.ndarray]  # sample indices of each client
+    all_given_labels: Tensor  # (n,), of all training samples
     make_initial_weights: Callable[[int], Tensor]
     skip_nonfinite_updates: bool
     meter: CostMeter = field(default_factory=CostMeter)
-    changed_labels: dict[int, Tensor] = field(default_factory=dict)
+    relabeled: dict[int, Tensor] = field(default_factory=dict)  # labels that clients changed
     states: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.num_clients = len(self.parts)
-        self.client_sizes = np.array([len(part) for part in self.parts], dtype=np.int64)
+        self.num_clients = len(self.client_indices)
+        sizes = [len(indices) for indices in self.client_indices]
+        self.client_sizes = np.array(sizes, dtype=np.int64)
 
     def initial_weights(self, index: int = 0) -> Tensor:
         return self.make_initial_weights(index)
 
     def given_labels(self, client_id: int) -> Tensor:
-        return self.noisy[torch.from_numpy(self.parts[client_id])]
+        return self.all_given_labels[torch.from_numpy(self.client_indices[client_id])]
 
     def labels(self, client_id: int) -> Tensor:
-        return (
-            self.changed_labels[client_id]
-            if client_id in self.changed_labels
-            else self.given_labels(client_id)
-        )
+        labels = self.relabeled.get(client_id)
+        return self.given_labels(client_id) if labels is None else labels
 
     def state(self, client_id: int) -> Mapping[str, Any]:
         return self.states.get(client_id, {})
@@ -62,40 +59,47 @@ class ClientPool:
         ctx: RoundContext,
         participation: bool = False,
     ) -> list[Reply]:
-        """Run one task on each client and return the replies in the order of `ids`. What the clients keep is stored here."""
-        payloads = [payload(k, ctx) for k in ids]
-        jobs = [
+        """Run one task on each client and store the clients' new labels and states.
+
+        Returns the replies in the order of `ids`, without those that the method skips.
+        """
+        tasks = [
             ClientTask(
-                task.__name__, k, sent, ctx, self.changed_labels.get(k), self.states.get(k, {})
+                task.__name__,
+                client_id,
+                payload(client_id, ctx),
+                ctx,
+                self.relabeled.get(client_id),
+                self.states.get(client_id, {}),
             )
-            for k, sent in zip(ids, payloads, strict=True)
+            for client_id in ids
         ]
         replies = []
-        for job, outcome in zip(jobs, self.executor.run(jobs), strict=True):
-            self._count(job.payload, outcome, participation)
-            if outcome.labels is not None:
-                self.changed_labels[job.client_id] = outcome.labels
-            if outcome.state or job.client_id in self.states:
-                self.states[job.client_id] = outcome.state
-            if outcome.finite:
-                replies.append(outcome.reply)
+        for sent, result in zip(tasks, self.executor.run(tasks), strict=True):
+            self._count(sent.payload, result, participation)
+            if result.labels is not None:
+                self.relabeled[sent.client_id] = result.labels
+            if result.state or sent.client_id in self.states:
+                self.states[sent.client_id] = result.state
+            if result.is_finite:
+                replies.append(result.reply)
             elif self.skip_nonfinite_updates:
                 self.meter.dropped_models += 1
             else:
                 raise DivergenceError(
-                    f"round {ctx.round} ({ctx.stage}): client {job.client_id} returned NaN or Inf"
+                    f"round {ctx.round} ({ctx.stage}): client {sent.client_id} returned NaN or Inf"
                 )
         return replies
 
-    def _count(self, payload: Payload, outcome: ClientTaskResult, participation: bool) -> None:
-        meter, reply = self.meter, outcome.reply
+    def _count(self, payload: Payload, result: ClientTaskResult, participation: bool) -> None:
+        meter, reply = self.meter, result.reply
         if participation:
             meter.participations += 1
         else:
-            meter.contacts += 1
+            meter.queries += 1
         meter.models_down += len(payload.models)
         meter.models_up += len(reply.models)
         meter.bytes_down += size_in_bytes(payload.models) + size_in_bytes(payload.shared)
         meter.bytes_up += size_in_bytes(reply.models) + size_in_bytes(reply.values)
-        meter.samples_trained += outcome.samples_trained
-        meter.samples_scored += outcome.samples_scored
+        meter.samples_trained += result.samples_trained
+        meter.samples_scored += result.samples_scored

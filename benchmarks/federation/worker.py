@@ -1,119 +1,96 @@
-"""Client tasks and the state of a worker that executes them."""
+"""Worker context: everything that a worker needs to execute tasks."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from benchmarks.federation.client import ImageSplit, LocalClient
-from methods.core.contract import LocalTask, Method, Payload, Reply, RoundContext
+from benchmarks.federation.tasks import (
+    ClientTask,
+    ClientTaskResult,
+    PredictionResult,
+    PredictionTask,
+    Task,
+)
+from methods.core.contract import LocalTask, Method
 from methods.core.flat_model import Engine, FlatModel
 from methods.core.streams import derive_seed
 
-
-class ClientTask(NamedTuple):
-    """One client task: the name of a method of the client half, and what the client holds now."""
-
-    task: str
-    client_id: int
-    payload: Payload
-    ctx: RoundContext
-    labels: Tensor | None  # None: as given
-    state: dict[str, Any]
-
-
-class ClientTaskResult(NamedTuple):
-    reply: Reply
-    labels: Tensor | None  # None: unchanged
-    state: dict[str, Any]
-    samples_trained: int
-    samples_scored: int
-    finite: bool
-
-
-@dataclass(frozen=True)
-class PredictionTask:
-    """Test some models on a slice of the test set, or on given positions of the training set."""
-
-    models: dict[str, Tensor]
-    split: str  # train | test
-    index: Tensor
-
-
-class PredictionResult(NamedTuple):
-    top: Tensor  # (n,) arg max
-    log_likelihood: Tensor  # (n, classes) log probabilities, float32
+EVAL_BATCH_SIZE = 500
 
 
 @dataclass
 class WorkerContext:
-    """What a worker holds: images, the noisy labels, the client half of the method, and a few networks to lend."""
+    """State of a worker: images, given labels, the client-side method and reusable models."""
 
     train: ImageSplit
     test: ImageSplit
     num_classes: int
-    parts: list[Any]  # numpy index arrays
-    noisy: Tensor
+    client_indices: Sequence[np.ndarray]
+    all_given_labels: Tensor
     method: Method
     build_module: Callable[[], nn.Module]
-    engine: Engine | None = None  # None: networks compute their own passes
+    engine: Engine | None = None  # None: models compute their own forward passes
+    _models: list[FlatModel] = field(default_factory=list, init=False)
+    _models_in_use: int = field(default=0, init=False)
 
-    def __post_init__(self) -> None:
-        self._networks: list[FlatModel] = []
-        self._lent = 0
+    def acquire_model(self) -> FlatModel:
+        """A model instance that the current task does not use yet."""
+        if self._models_in_use == len(self._models):
+            # Building a model draws initial weights from the generator that dropout uses.
+            with torch.random.fork_rng(devices=[]):
+                self._models.append(FlatModel(self.build_module(), self.engine))
+        self._models_in_use += 1
+        return self._models[self._models_in_use - 1]
 
-    def lend(self) -> FlatModel:
-        if self._lent == len(self._networks):
-            with torch.random.fork_rng(
-                devices=[]
-            ):  # its initial weights are drawn, and must not move the stream of the task's dropout
-                self._networks.append(FlatModel(self.build_module(), self.engine))
-        self._lent += 1
-        return self._networks[self._lent - 1]
+    def execute(self, task: Task) -> Any:
+        self._models_in_use = 0
+        return self._predict(task) if isinstance(task, PredictionTask) else self._run(task)
 
-    def do(self, job: ClientTask | PredictionTask) -> Any:
-        self._lent = 0
-        return self._predict(job) if isinstance(job, PredictionTask) else self._client_task(job)
-
-    def _client_task(self, job: ClientTask) -> ClientTaskResult:
-        # Dropout is the one layer that draws from torch's global generator: give it a stream of its own per task.
-        # (torch.manual_seed would do more: a note with a stack trace for every kind of accelerator, a millisecond each time.)
+    def _run(self, task: ClientTask) -> ClientTaskResult:
+        # Dropout draws from torch's global generator, so each task gets its own stream.
+        # torch.manual_seed would also record a stack trace per accelerator type, about 1 ms.
         torch.default_generator.manual_seed(
-            derive_seed(job.ctx.seed, job.ctx.round, "layers", job.task, job.client_id)
+            derive_seed(task.ctx.seed, task.ctx.round, "layers", task.task, task.client_id)
         )
-        index = torch.from_numpy(self.parts[job.client_id])
-        given = self.noisy[index]
-        labels = given if job.labels is None else job.labels
+        index = torch.from_numpy(self.client_indices[task.client_id])
+        given_labels = self.all_given_labels[index]
+        labels = given_labels if task.labels is None else task.labels
         client = LocalClient(
-            job.client_id,
+            task.client_id,
             index,
-            given,
+            given_labels,
             labels,
-            dict(job.state),
+            dict(task.state),
             self.train,
             self.num_classes,
-            self.lend,
+            self.acquire_model,
         )
-        reply = getattr(self.method, job.task)(LocalTask(client, job.payload, job.ctx))
-        changed = None if client.labels is labels else client.labels
-        finite = all(bool(torch.isfinite(vector).all()) for vector in reply.models.values())
+        reply = getattr(self.method, task.task)(LocalTask(client, task.payload, task.ctx))
         return ClientTaskResult(
-            reply, changed, client.state, client.samples_trained, client.samples_scored, finite
+            reply,
+            None if client.labels is labels else client.labels,
+            client.state,
+            client.samples_trained,
+            client.samples_scored,
+            all(bool(torch.isfinite(vector).all()) for vector in reply.models.values()),
         )
 
     @torch.no_grad()
-    def _predict(self, job: PredictionTask) -> PredictionResult:
-        nets = {name: self.lend().load(vector).eval() for name, vector in job.models.items()}
-        pictures = self.test if job.split == "test" else self.train
+    def _predict(self, task: PredictionTask) -> PredictionResult:
+        models = {name: self.acquire_model().load(v).eval() for name, v in task.models.items()}
+        split = self.test if task.split == "test" else self.train
         parts = []
-        for part in job.index.split(500):
+        for index in torch.split(task.index, EVAL_BATCH_SIZE):
+            # For models whose dropout stays active in evaluation mode.
             torch.default_generator.manual_seed(
-                derive_seed("prediction", job.split, int(part[0]))
-            )  # for models whose dropout stays on in evaluation
-            parts.append(
-                self.method.predict(nets, pictures.view(part, "plain", None)).clamp_min(1e-30).log()
+                derive_seed("prediction", task.split, int(index[0]))
             )
+            probabilities = self.method.predict(models, split.view(index, "plain", None))
+            parts.append(probabilities.clamp_min(1e-30).log())
         log_likelihood = torch.cat(parts)
         return PredictionResult(log_likelihood.argmax(1), log_likelihood)

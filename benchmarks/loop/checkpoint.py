@@ -1,4 +1,4 @@
-"""Checkpoints of a run."""
+"""Checkpoint files of a run."""
 
 import hashlib
 import os
@@ -6,39 +6,42 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records.files import atomic_write
+from benchmarks.executors.serialization import dumps
+from benchmarks.records.files import CHECKPOINT_FILE, PREVIOUS_CHECKPOINT_FILE, atomic_write
+
+HASH_BYTES = 32
 
 
 class CheckpointFile:
-    """The newest state and the one before it, each with its hash in front."""
+    """The latest two states of a run. Each file starts with the hash of its content."""
 
-    def __init__(self, folder: Path):
-        self.newest = folder / "checkpoint.bin"
-        self.previous = folder / "checkpoint.previous.bin"
+    def __init__(self, run_dir: Path):
+        self.latest = run_dir / CHECKPOINT_FILE
+        self.previous = run_dir / PREVIOUS_CHECKPOINT_FILE
 
-    def save(self, payload: bytes) -> None:
-        if self.newest.exists():
-            os.replace(self.newest, self.previous)
-        atomic_write(self.newest, hashlib.sha256(payload).digest() + payload)
+    def save(self, state: Any) -> None:
+        content = dumps(state)
+        if self.latest.exists():
+            os.replace(self.latest, self.previous)
+        atomic_write(self.latest, hashlib.sha256(content).digest() + content)
 
     def load(self) -> tuple[Any, list[str]]:
-        """The newest state that is whole, or None; and a line for each file that was not."""
-        complaints: list[str] = []
-        for path, instead in (
-            (self.newest, "going back to the one before it"),
-            (self.previous, "starting anew"),
+        """The latest intact state, or None, and one warning per damaged file."""
+        warnings: list[str] = []
+        for path, consequence in (
+            (self.latest, "using the previous checkpoint"),
+            (self.previous, "starting from the first round"),
         ):
             if not path.exists():
                 continue
             data = path.read_bytes()
-            if len(data) > 32 and hashlib.sha256(data[32:]).digest() == data[:32]:
-                return pickle.loads(data[32:]), complaints
-            complaints.append(
-                f"{path} is damaged ({len(data)} bytes, hash does not match); {instead}"
-            )
-            path.unlink()  # the next save must not move it over a whole one
-        return None, complaints
+            digest, content = data[:HASH_BYTES], data[HASH_BYTES:]
+            if content and hashlib.sha256(content).digest() == digest:
+                return pickle.loads(content), warnings
+            warnings.append(f"{path} is damaged ({len(data)} bytes, wrong hash); {consequence}")
+            path.unlink()  # The next `save` must not move it over an intact file.
+        return None, warnings
 
     def delete(self) -> None:
-        self.newest.unlink(missing_ok=True)
+        self.latest.unlink(missing_ok=True)
         self.previous.unlink(missing_ok=True)

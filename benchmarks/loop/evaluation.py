@@ -1,4 +1,4 @@
-"""Tests of the served models, spread over the executor's workers."""
+"""Evaluation of the models of a method, distributed over the workers of the executor."""
 
 from typing import NamedTuple
 
@@ -7,33 +7,37 @@ import torch
 from torch import Tensor
 
 from benchmarks.data import Dataset
-from benchmarks.executors.base import Executor
-from benchmarks.federation.worker import PredictionTask
+from benchmarks.federation.tasks import Executor, PredictionTask
+from benchmarks.federation.worker import EVAL_BATCH_SIZE
 from methods.core.contract import Method
 
-BATCH = 500  # chunks are multiples of the workers' batch, so the number of workers does not change a number
 
-
-class TestResult(NamedTuple):
-    accuracy: float  # top-1 on the whole test set
+class EvaluationResult(NamedTuple):
+    accuracy: float  # top-1, on the test split
     loss: float  # mean negative log-likelihood
-    top: np.ndarray  # (n,) predicted classes
+    confusion: np.ndarray  # (classes, classes) counts, true class by predicted class
 
 
 def predict(
     executor: Executor, method: Method, split: str, index: Tensor
 ) -> tuple[np.ndarray, Tensor]:
-    """Predicted classes and log-likelihoods of the served models on some samples."""
+    """Predicted classes and log-likelihoods of the evaluated models on some samples.
+
+    Each worker gets whole batches, so results do not depend on the number of workers.
+    """
     models = dict(method.eval_models())
-    chunk = max(-(-len(index) // (executor.workers * BATCH)), 1) * BATCH
-    results = executor.run([PredictionTask(models, split, part) for part in index.split(chunk)])
-    return torch.cat([r.top for r in results]).numpy(), torch.cat(
-        [r.log_likelihood for r in results]
-    )
+    batches = -(-len(index) // (executor.workers * EVAL_BATCH_SIZE))
+    chunks = torch.split(index, max(batches, 1) * EVAL_BATCH_SIZE)
+    results = executor.run([PredictionTask(models, split, chunk) for chunk in chunks])
+    predicted = torch.cat([result.predicted for result in results]).numpy()
+    return predicted, torch.cat([result.log_likelihood for result in results])
 
 
-def test(executor: Executor, method: Method, dataset: Dataset) -> TestResult:
-    top, log_likelihood = predict(executor, method, "test", torch.arange(len(dataset.test)))
-    truth = torch.from_numpy(dataset.test_labels)
-    loss = -log_likelihood.gather(1, truth[:, None]).double().mean().item()
-    return TestResult(float((top == dataset.test_labels).mean()), loss, top)
+def evaluate(executor: Executor, method: Method, dataset: Dataset) -> EvaluationResult:
+    """Evaluate on the test split."""
+    predicted, log_likelihood = predict(executor, method, "test", torch.arange(len(dataset.test)))
+    labels, classes = dataset.test_labels, dataset.num_classes
+    loss = -log_likelihood.gather(1, torch.from_numpy(labels)[:, None]).double().mean().item()
+    counts = np.bincount(labels * classes + predicted, minlength=classes**2)
+    accuracy = float((predicted == labels).mean())
+    return EvaluationResult(accuracy, loss, counts.reshape(classes, classes))

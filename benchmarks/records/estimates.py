@@ -1,102 +1,90 @@
-"""How long cells will take, from the speed of runs that are done.
+"""Time estimates for runs, from the records of comparable runs.
 
-Speed is seconds per participation, with evaluation, for as many local epochs on a client of the same size: one visit of one epoch to one client out of 20
-takes as long as one of five epochs to one out of 100.
+The measured quantity is seconds per unit of work. Work is participations times local epochs,
+divided by the number of clients, because a client of a larger federation has fewer samples.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.config.schema import RunConfig, to_plain_data
-from benchmarks.records.record import CorruptRecordError, read_record
-
-Record = Mapping[str, Any]
+from benchmarks.records.files import RECORD_FILE
+from benchmarks.records.record import CorruptRecordError, Record, read_record
 
 
 @dataclass(frozen=True)
 class Estimate:
     seconds: float
-    rough: bool  # measured under other training settings, or on FedAvg
+    is_approximate: bool  # measured with other training parameters, or with FedAvg
 
     def __str__(self) -> str:
-        return f"{'~' if self.rough else ''}{duration(self.seconds)}"
+        return f"{'~' if self.is_approximate else ''}{format_duration(self.seconds)}"
 
 
-def measured(runs_dir: Path) -> list[Record]:
-    """Records that tell a speed."""
+def load_timed_records(runs_dir: Path) -> list[Record]:
+    """Records of completed runs below a directory. Unreadable records are skipped."""
     found: list[Record] = []
-    for path in sorted(runs_dir.glob("*/record.json")):
+    for path in sorted(runs_dir.glob(f"*/{RECORD_FILE}")):
         try:
             record = read_record(path.parent)
         except CorruptRecordError:
             continue
-        if (
-            record
-            and record["status"] == "done"
-            and record.get("time")
-            and record.get("cost", {}).get("participations")
-        ):
+        if record is not None and record.status == "done" and record.cost.participations:
             found.append(record)
     return found
 
 
 def estimate(config: RunConfig, records: Iterable[Record]) -> Estimate | None:
-    """From runs of the same data set, network and method, best under the same training settings; else from FedAvg's; else none."""
-    here = [
-        record
-        for record in records
-        if _names(record)[:2] == (config.dataset.name, config.model.name)
-    ]
-    own, of_fedavg = (
-        [record for record in here if _names(record)[2] == name]
+    """Estimate the time of a run from runs with the same dataset and model.
+
+    Runs of the same method with the same training parameters are preferred, then runs of the same
+    method, then runs of FedAvg. None if there are none of these.
+    """
+    task = (config.dataset.name, config.model.name)
+    same_task = [record for record in records if _names(record, "dataset", "model") == task]
+    same_method, fedavg = (
+        [record for record in same_task if _names(record, "method") == (name,)]
         for name in (config.method.name, "fedavg")
     )
-    alike = [record for record in own if record["config"]["train"] == to_plain_data(config.train)]
-    known = alike or own or of_fedavg
+    train = to_plain_data(config.train)
+    same_training = [record for record in same_method if record.config["train"] == train]
+    known = same_training or same_method or fedavg
     if not known:
         return None
-    participations = config.budget.participations * getattr(
-        config.method.params, "budget_share", 1.0
-    )
+    budget_share = getattr(config.method.params, "budget_share", 1.0)
+    participations = config.budget.participations * budget_share
     work = participations * config.train.local_epochs / config.federation.num_clients
-    return Estimate(work * sum(map(_seconds, known)) / sum(map(_work, known)), rough=not alike)
+    seconds = work * sum(record.time.seconds for record in known) / sum(map(_work, known))
+    return Estimate(seconds, is_approximate=not same_training)
 
 
-def total(estimates: Iterable[Estimate | None]) -> str:
-    """The sum of what is known, and how many are not."""
-    given = list(estimates)
-    known = [one for one in given if one is not None]
-    unknown = len(given) - len(known)
-    parts = (
-        [str(Estimate(sum(one.seconds for one in known), any(one.rough for one in known)))]
-        if known or not given
-        else []
-    )
-    return " + ".join([*parts, *([f"? for {unknown} cells"] if unknown else [])])
+def format_total(estimates: Iterable[Estimate | None]) -> str:
+    """Sum of the known estimates and the number of unknown ones: `~1.5 min + ? for 2 runs`."""
+    estimates = list(estimates)
+    known = [one for one in estimates if one is not None]
+    unknown = len(estimates) - len(known)
+    parts = []
+    if known or not unknown:
+        seconds = sum(one.seconds for one in known)
+        parts.append(str(Estimate(seconds, any(one.is_approximate for one in known))))
+    if unknown:
+        parts.append(f"? for {unknown} {'run' if unknown == 1 else 'runs'}")
+    return " + ".join(parts)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s"
 
 
-def _names(record: Record) -> tuple[str, str, str]:
-    config = record["config"]
-    return config["dataset"]["name"], config["model"]["name"], config["method"]["name"]
+def _names(record: Record, *groups: str) -> tuple[str, ...]:
+    return tuple(record.config[group]["name"] for group in groups)
 
 
 def _work(record: Record) -> float:
-    config = record["config"]
-    return float(
-        record["cost"]["participations"]
-        * config["train"]["local_epochs"]
-        / config["federation"]["num_clients"]
-    )
-
-
-def _seconds(record: Record) -> float:
-    return float(record["time"]["seconds_method"] + record["time"]["seconds_evaluation"])
+    config = record.config
+    epochs, clients = config["train"]["local_epochs"], config["federation"]["num_clients"]
+    return float(record.cost.participations * epochs / clients)

@@ -1,4 +1,4 @@
-"""Files of a run directory, each written whole or not at all."""
+"""Files of a run directory. Each file is written completely or not at all."""
 
 import csv
 import io
@@ -11,9 +11,19 @@ from typing import Any
 
 import yaml
 
+RECORD_FILE = "record.json"  # run record, written when the run ends
+CURVE_FILE = "curve.csv"  # learning curve, one row per evaluation
+JOURNAL_FILE = "journal.jsonl"  # arrays of the method, one line per evaluation
+SCENARIO_FILE = "scene.npz"  # partition and label noise
+CONFIG_FILE = "config.yaml"  # resolved configuration
+LOG_FILE = "log.txt"
+CHECKPOINT_FILE = "checkpoint.bin"  # exists while the run is unfinished
+PREVIOUS_CHECKPOINT_FILE = "checkpoint.previous.bin"
+LOCK_FILE = ".lock"
+
 
 def atomic_write(path: Path, data: bytes) -> None:
-    """Write beside the target, flush to the disk, then rename over it. What a crash leaves beside it, the next writer takes over."""
+    """Write to a temporary file, fsync, then rename. The next write overwrites a leftover file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.partial")
     with open(temporary, "wb") as file:
@@ -24,26 +34,28 @@ def atomic_write(path: Path, data: bytes) -> None:
 
 
 def redact_home(value: Any) -> Any:
-    """Plain data in which the home folder, whose name is often a person's, is written ~."""
+    """Plain data with the home directory replaced by `~`, because its name often is a person's."""
     if isinstance(value, str):
         home = str(Path.home())
-        return (
-            re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", value)
-            if len(home) > 1
-            else value
-        )
+        pattern = rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])"
+        return re.sub(pattern, "~", value) if len(home) > 1 else value
     if isinstance(value, Mapping):
         return {key: redact_home(entry) for key, entry in value.items()}
     return [redact_home(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
+def to_json_types(value: Any) -> Any:
+    """Nested data with arrays and tensors as lists, keys as strings."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): to_json_types(entry) for key, entry in value.items()}
+    return [to_json_types(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
 def write_json(path: Path, value: Any) -> None:
-    atomic_write(
-        path,
-        (
-            json.dumps(redact_home(value), indent=1, sort_keys=False, allow_nan=False) + "\n"
-        ).encode(),
-    )
+    text = json.dumps(redact_home(value), indent=1, allow_nan=False)
+    atomic_write(path, f"{text}\n".encode())
 
 
 def write_yaml(path: Path, value: Any) -> None:
@@ -51,6 +63,7 @@ def write_yaml(path: Path, value: Any) -> None:
 
 
 def write_curve(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the learning curve. Columns are in the order of their first use."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, lineterminator="\n")

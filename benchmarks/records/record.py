@@ -1,51 +1,198 @@
-"""What a run leaves on disk: one folder, every file written whole or not at all.
+"""Run record: configuration, scenario, results and cost of one finished run, in `record.json`."""
 
-record.json (configuration, scene, summary, scores, cost, status), curve.csv (one row per test), journal.jsonl (arrays a method wants kept),
-config.yaml (what to type again), scene.npz, log.txt, and while the run is under way checkpoint.bin with the one before it.
-"""
-
-import json
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    ValidationError,
+    model_validator,
+)
+
+from benchmarks.config.schema import PROTOCOL
+from benchmarks.records.files import RECORD_FILE, write_json
 from methods.core.errors import UserError
+from methods.core.params import Fraction
 
-FINISHED = (
-    "done",
-    "diverged",
-)  # both are results of the configuration; a failed run is tried again
-
-
+# Fields whose key in the file has another name.
+JSON_KEYS = {
+    "scenario": "scene",
+    "metrics": "scores",
+    "queries": "contacts",
+    "noise_rate": "wrong_labels",
+}
+Status = Literal["done", "diverged", "failed"]
+# Both are results of the configuration. A failed run is repeated.
+FINAL_STATUSES = ("done", "diverged")
 PACKAGES = ("torch", "torchvision", "numpy", "scikit-learn", "pandas", "hydra-core")
+REQUIRED_CONFIG: dict[str, type] = {
+    "seed": int,
+    "scale": str,
+    **{f"{group}.name": str for group in ("dataset", "model", "partition", "noise", "method")},
+    "train.local_epochs": int,
+    "federation.num_clients": int,
+    "budget.participations": int,
+}
 
 
 class CorruptRecordError(UserError):
-    """A record that cannot be read; the message names the file."""
+    """A record that cannot be read. The message names the file and the reason."""
 
 
-def read_record(folder: Path) -> dict[str, Any] | None:
-    """The record of a run folder, None when the run is not finished."""
-    path = folder / "record.json"
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        alias_generator=lambda name: JSON_KEYS.get(name, name),
+        populate_by_name=True,
+    )
+
+
+class ScenarioSection(_Section):
+    """Realized partition and label noise."""
+
+    hash: str  # equal for runs with the same client indices and given labels
+    noise_convention: str = ""
+    noise_rate: float = 0.0  # over the samples of all clients
+    noisy_clients: int = 0
+    client_sizes: list[int] = []  # smallest and largest
+
+
+class Summary(_Section):
+    """Test accuracy of a run with status `done`."""
+
+    best: Fraction
+    best_round: int = 0
+    last10: Fraction  # mean of the last ten evaluations
+    final: Fraction
+
+
+class Cost(_Section):
+    """Cumulative cost of all rounds; see `federation.cost.CostMeter`."""
+
+    participations: int
+    queries: int = 0
+    models_down: int = 0
+    models_up: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    samples_trained: int = 0
+    samples_scored: int = 0
+    dropped_models: int = 0
+
+
+class Time(_Section):
+    """Time, memory and execution. The only section that differs between repetitions of a run."""
+
+    seconds_method: float
+    seconds_evaluation: float = 0.0
+    executor: str = ""
+    workers: int = 1
+    compiled: bool = False
+    peak_memory_mb: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_method + self.seconds_evaluation
+
+
+def _require_protocol(protocol: int) -> int:
+    if protocol != PROTOCOL:
+        raise ValueError(f"protocol {protocol} is not comparable with protocol {PROTOCOL}")
+    return protocol
+
+
+def _require_config(config: dict[str, Any]) -> dict[str, Any]:
+    for key, kind in REQUIRED_CONFIG.items():
+        value: Any = config
+        for name in key.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if type(value) is not kind:
+            raise ValueError(f"missing or invalid config.{key}")
+    return config
+
+
+class Record(_Section):
+    """Run record. The order of the fields is the order of the keys in the file."""
+
+    protocol: Annotated[int, AfterValidator(_require_protocol)]
+    run_id: str
+    status: Status
+    reason: str = ""  # of a status other than `done`
+    config: Annotated[dict[str, Any], AfterValidator(_require_config)]  # RunConfig.hashed_config()
+    scenario: ScenarioSection
+    oracle: str = ""  # the parameter that depends on the true noise, if any
+    rounds: int
+    # None, written as {}, unless the status is `done`.
+    summary: Annotated[
+        Summary | None,
+        BeforeValidator(lambda value: None if value == {} else value),
+        PlainSerializer(lambda value: value.model_dump(exclude_unset=True) if value else {}),
+    ]
+    metrics: dict[str, float]  # last finite values of the diagnostics
+    cost: Cost
+    confusion: list[list[int]] = []  # true class by predicted class at the last evaluation
+    versions: dict[str, str] = {}
+    time: Time
+
+    @model_validator(mode="after")
+    def _require_summary(self) -> "Record":
+        if self.status == "done" and self.summary is None:
+            raise ValueError("missing summary")
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of the file, without keys that the record was read without."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
+
+
+def write_record(run_dir: Path, record: Record) -> None:
+    write_json(run_dir / RECORD_FILE, record.to_dict())
+
+
+def read_record(run_dir: Path) -> Record | None:
+    """Read the record of a run; None if the run is unfinished. Raises CorruptRecordError."""
+    path = run_dir / RECORD_FILE
     try:
-        record = json.loads(path.read_text())
+        return Record.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (ValueError, OSError) as error:
-        raise CorruptRecordError(
-            f"{path} is damaged ({type(error).__name__}); delete it to run the cell again"
-        ) from error
-    if not isinstance(record, dict) or "status" not in record:
-        raise CorruptRecordError(f"{path} is damaged (no status); delete it to run the cell again")
-    return record
+    except OSError as error:
+        reason = str(error.strerror)
+    except ValidationError as error:
+        reason = _first_reason(error)
+    raise CorruptRecordError(f"cannot read {path}: {reason}")
 
 
-def versions() -> dict[str, str]:
+def _first_reason(error: ValidationError) -> str:
+    first = error.errors()[0]
+    key = ".".join(map(str, first["loc"]))
+    if key == "protocol" and first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    if first["type"] == "value_error":
+        reason = str(first["ctx"]["error"])
+    elif first["type"] == "missing":
+        reason = f"missing {key}"
+    elif not key:
+        reason = "not a valid JSON object"
+    else:
+        expected = first["msg"].removeprefix("Input should be ")
+        reason = f"invalid {key}={str(first['input'])[:40]!r}: expected {expected}"
+    return f"{reason}; delete it to rerun"
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that affect results."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found

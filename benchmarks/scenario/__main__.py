@@ -31,7 +31,7 @@ def _run(overrides: list[str], options: Options) -> int:
     from benchmarks.config import sweep
     from benchmarks.scenario.describe import plot_scenario, scenario_tables, scenario_title
     from benchmarks.scenario.scenario import build_scenario
-    from benchmarks.terminal.summary import console
+    from benchmarks.terminal.console import make_console
 
     path = Path(options["plot"] or options["draw"])
     if path.name and (path.suffix not in (".png", ".pdf") or not path.resolve().parent.is_dir()):
@@ -43,10 +43,10 @@ def _run(overrides: list[str], options: Options) -> int:
     dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
     scenario = build_scenario(config, dataset)
     for table in scenario_tables(config, scenario):
-        console().print(table)
+        make_console().print(table)
     if path.name:
         plot_scenario(scenario, path, scenario_title(config))
-        console().print(f"saved {path}", highlight=False)
+        make_console().print(f"saved {path}", highlight=False)
     return 0
 
 

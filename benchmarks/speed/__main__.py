@@ -39,7 +39,7 @@ def _run(options: Options) -> int:
     from rich.console import Console
 
     from benchmarks.records.files import write_json
-    from benchmarks.records.record import versions
+    from benchmarks.records.record import package_versions
     from benchmarks.speed.show import result_tables, save_figures
     from benchmarks.speed.suites import SUITES
 
@@ -63,7 +63,7 @@ def _run(options: Options) -> int:
         log(name, f"finished in {time.monotonic() - started:.0f} s")
         parts = {suite: results[suite] for suite in SUITES if suite in results}
         cores = len(os.sched_getaffinity(0))
-        write_json(path, {"cores": cores, "versions": versions(), "parts": parts})
+        write_json(path, {"cores": cores, "versions": package_versions(), "parts": parts})
     for table in result_tables({name: results[name] for name in names}):
         console.print(table)
     for saved in [path, *save_figures(results, directory)]:

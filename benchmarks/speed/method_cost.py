@@ -51,7 +51,7 @@ def time_methods(repeats: int, log: Log) -> dict[str, Any]:
                 count_forward_passes() as counter,
             ):
                 run_rounds(run)
-            participations = run.fleet.meter.participations
+            participations = run.pool.meter.participations
             seconds[name].append(run.seconds["method"] / participations)
             passes[name] = (counter["passes"] - _evaluation_passes(run)) / participations
     ratios = {name: np.divide(seconds[name], seconds["fedavg"]) for name in names}

@@ -114,7 +114,7 @@ def time_evaluation(repeats: int, log: Log) -> dict[str, Any]:
         }
         names = list(candidates)
         candidates["ours"] = partial(
-            repeat_three_times, evaluation.test, run.executor, run.method, run.dataset
+            repeat_three_times, evaluation.evaluate, run.executor, run.method, run.dataset
         )
         all_results = time_interleaved(candidates, "ours", repeats, log)
         best = min(names, key=lambda name: all_results[name]["ratio"])

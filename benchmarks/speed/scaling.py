@@ -91,7 +91,7 @@ def print_memory(method: str, clients: int) -> None:
         before = _anonymous_memory()
         run_rounds(run, 20)
         added = _anonymous_memory() - before
-        state = sum(size_in_bytes(state) for state in run.fleet.states.values())
+        state = sum(size_in_bytes(state) for state in run.pool.states.values())
     print(round(added, 1), round(state / 2**20, 1))
 
 

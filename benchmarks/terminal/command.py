@@ -1,4 +1,7 @@
-"""Command layer shared by all commands except `benchmarks.run`: key=value options, help, one-line errors with exit code 2."""
+"""Command layer of all commands except `benchmarks.run`.
+
+Options are key=value arguments. User errors are printed in one line, with exit code 2.
+"""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +18,7 @@ def run_command(
     function: Callable[[Options], int],
     accepts_run_filters: bool = False,
 ) -> int:
-    """Parse the arguments, call `function` with the options, and print user errors in one line. Returns the exit code.
+    """Call `function` with the parsed options and print user errors. Returns the exit code.
 
     With `accepts_run_filters`, keys of the run configuration (`noise.rho=0.4`) are options too.
     """

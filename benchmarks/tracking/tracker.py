@@ -1,4 +1,4 @@
-"""What a run tells while it goes: a line on the terminal, and log.txt in its folder."""
+"""Progress reporting of a run: terminal line and log.txt."""
 
 import sys
 import time
@@ -10,96 +10,88 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from benchmarks.config.schema import RunConfig
-from benchmarks.records.files import redact_home
+from benchmarks.records.files import LOG_FILE, redact_home
+from benchmarks.records.record import Record
 
-QUIET_SECONDS = 10.0  # between two lines when the output is not a terminal
+LOG_INTERVAL_SECONDS = 10.0  # between progress lines if the output is not a terminal
 
 
 class Tracker:
-    """One running cell. On a terminal a line that is redrawn; elsewhere a plain line now and then."""
+    """Callbacks of a run. On a terminal a progress bar, elsewhere a line every few seconds."""
 
-    def __init__(self, title: str, folder: Path, console: Console, live: bool | None = None):
-        self.title, self.console = title, console
+    def __init__(self, title: str, run_dir: Path, console: Console, live: bool | None = None):
+        self.title, self.console, self.run_dir = title, console, run_dir
         self.live = console.is_terminal if live is None else live
-        self.planned = 1
-        self._folder = folder
+        self.planned_participations = 1
         self._last_line = time.monotonic()
-        self._first: int | None = (
-            None  # visits at the first sign of life, after a resume more than a round's
-        )
+        self._started: tuple[float, int] | None = None  # time and participations at the first round
         self._accuracy = ""
         self._progress: Progress | None = None
 
-    def plan(self, participations: int, tests: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Told once, before the first round: the visits that the method will make, and the tests that a checkpoint brought along."""
-        self.planned = max(participations, 1)
-        if self.live:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.fields[text]}"),
-            )
-            self._progress = Progress(*columns, console=self.console, transient=True)
-            self._task = self._progress.add_task(self.title, total=self.planned, text="starting")
-            self._progress.start()
-        else:
-            self._line("starts")
+    def on_start(
+        self, planned_participations: int, curve: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Called once, before the first round. `curve` is the learning curve of a checkpoint."""
+        self.planned_participations = max(planned_participations, 1)
+        if not self.live:
+            self._print_line("started")
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[text]}"),
+        )
+        self._progress = Progress(*columns, console=self.console, transient=True)
+        self._task = self._progress.add_task(
+            self.title, total=self.planned_participations, text="starting"
+        )
+        self._progress.start()
 
-    def advance(self, round: int, stage: str, participations: int) -> None:
-        if self._first is None:
-            self._first, self._started = participations, time.monotonic()
-        text = f"{stage} round {round}{self._accuracy} left {self._left(participations)}"
+    def on_round(self, round: int, stage: str, participations: int) -> None:
+        """Called after every round, with the participations so far."""
+        self._started = self._started or (time.monotonic(), participations)
+        text = f"{stage} round {round}, {self._accuracy}{self._eta(participations)} left"
         if self._progress is not None:
             self._progress.update(self._task, completed=participations, text=text)
-        elif time.monotonic() - self._last_line >= QUIET_SECONDS:
-            self._line(text)
+        elif time.monotonic() - self._last_line >= LOG_INTERVAL_SECONDS:
+            self._print_line(text)
 
-    def _left(self, participations: int) -> str:
-        done = participations - (self._first or 0)
-        if done <= 0:
-            return "?"
-        seconds = (time.monotonic() - self._started) / done * max(self.planned - participations, 0)
-        return str(timedelta(seconds=round(seconds)))
-
-    def evaluated(self, row: Mapping[str, Any]) -> None:
-        self._accuracy = f" accuracy {100 * row['accuracy']:.2f} %"
+    def on_evaluation(self, row: Mapping[str, Any]) -> None:
+        """Called with every new row of the learning curve."""
+        self._accuracy = f"accuracy {100 * row['accuracy']:.2f} %, "
         self.log(
-            f"round {row['round']} {row['stage']} participations {row['participations']} accuracy {row['accuracy']:.4f} loss {row['loss']:.4f}"
+            f"round {row['round']} {row['stage']} participations {row['participations']} "
+            f"accuracy {row['accuracy']:.4f} loss {row['loss']:.4f}"
         )
 
-    def log(self, text: str) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with open(self._folder / "log.txt", "a") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {redact_home(text)}\n")
-
-    def warn(self, text: str) -> None:
-        self.log(text)
-        self._line(text)
-
-    def ended(self, record: Mapping[str, Any]) -> None:
-        """Told once, when the record of a run is written, whatever its status."""
+    def on_end(self, record: Record) -> None:
+        """Called once, after the record is written."""
 
     def close(self) -> None:
-        """Always told, also when the run is interrupted."""
+        """Called last, also if the run is interrupted."""
         if self._progress is not None:
             self._progress.stop()
 
-    def finish(self, text: str) -> None:
-        """The last line, after `close`."""
-        self.log(text)
-        self._line(text)
+    def log(self, text: str) -> None:
+        """Write a line to the log."""
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        with open(self.run_dir / LOG_FILE, "a") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {redact_home(text)}\n")
 
-    def _line(self, text: str) -> None:
+    def report(self, text: str) -> None:
+        """Write a line to the log and to the terminal."""
+        self.log(text)
+        self._print_line(text)
+
+    def _eta(self, participations: int) -> str:
+        started, first = self._started or (0.0, participations)
+        if participations <= first:
+            return "?"
+        per_participation = (time.monotonic() - started) / (participations - first)
+        remaining = max(self.planned_participations - participations, 0)
+        return str(timedelta(seconds=round(per_participation * remaining)))
+
+    def _print_line(self, text: str) -> None:
         self._last_line = time.monotonic()
         self.console.print(f"{self.title}: {text}", highlight=False, markup=False, soft_wrap=True)
         sys.stdout.flush()
-
-
-def make(config: RunConfig, title: str, console: Console) -> Tracker:
-    """The tracker that a configuration asks for."""
-    if config.tracking.name == "wandb" and config.tracking.params.mode != "disabled":
-        from benchmarks.tracking.wandb_tracker import WandbTracker
-
-        return WandbTracker(title, config, console)
-    return Tracker(title, config.run_dir, console)

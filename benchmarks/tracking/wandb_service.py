@@ -1,7 +1,7 @@
-"""Limits on how long W&B is waited for.
+"""Time limits for W&B calls.
 
-W&B's client talks to a process of its own, the service, and in places waits for it without a limit. A service that hangs, or that lost the request to
-end (it does so now and then after a request that had run out of time), would hold up the run, or its end, for ever.
+W&B's client talks to its service process and waits for some replies without a timeout. The service
+can also miss the request to shut down. Without limits a hanging service would block the run.
 """
 
 import subprocess
@@ -12,16 +12,17 @@ from contextlib import contextmanager, suppress
 import wandb
 from wandb.sdk import wandb_setup
 
-END_SECONDS = 15.0  # that the service may take to end
+TEARDOWN_TIMEOUT_S = 15.0
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """What is asked of W&B inside and takes longer costs the service its life, whereupon W&B's client raises an error."""
-    there = _service()  # now: wandb.teardown forgets it before it waits for it
+def service_timeout(seconds: float) -> Iterator[None]:
+    """Kill the W&B service if the block takes longer. The W&B client then raises an error."""
+    # Read it now: wandb.teardown clears the reference before it waits for the process.
+    process_at_start = _service_process()
 
     def kill() -> None:
-        process = there or _service()  # or it was started inside
+        process = process_at_start or _service_process()
         if process is not None:
             process.kill()
 
@@ -34,17 +35,17 @@ def within(seconds: float) -> Iterator[None]:
         timer.cancel()
 
 
-def end(seconds: float = END_SECONDS) -> None:
-    """wandb.teardown, in a limited time and without errors of its own; the service is gone afterwards, also where W&B had lost it."""
-    process = _service()
-    with within(seconds), suppress(Exception, SystemExit):
+def teardown(seconds: float = TEARDOWN_TIMEOUT_S) -> None:
+    """Call wandb.teardown with a timeout. The service process is always terminated."""
+    process = _service_process()
+    with service_timeout(seconds), suppress(Exception, SystemExit):
         wandb.teardown()
     if process is not None:
         process.kill()
         process.wait()
 
 
-def _service() -> "subprocess.Popen[bytes] | None":
-    """The process, if this one has started it. W&B has no public name for it."""
+def _service_process() -> "subprocess.Popen[bytes] | None":
+    """The service process if this process has started it. W&B has no public API for it."""
     connection = wandb_setup._singleton and wandb_setup._singleton._connection
     return connection._proc._process if connection and connection._proc else None

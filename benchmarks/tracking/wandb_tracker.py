@@ -1,8 +1,9 @@
-"""A cell as a run of Weights & Biases: `tracking=wandb`. Imported only when that is chosen.
+"""Weights & Biases tracking (`tracking=wandb`).
 
-The run opens with the cell's first round and closes with its record, inside the same job, so that grids and parallel launchers do not merge runs. Its id is
-the cell's: a cell that goes on from a checkpoint continues its run. W&B's step is the round, and a test that W&B has already is not sent again.
-W&B is an onlooker: whatever goes wrong with it costs a line, never the run. What it is given holds no home folder, host name or user name.
+The W&B run starts with the first round and ends with the record, in the same process, so that runs
+of a sweep are not merged. Its id is the run id, so a resumed run continues its W&B run. The W&B
+step is the round. Evaluations that W&B already has are not sent again. A W&B failure is logged in
+one line and never stops the run. W&B receives no home directory, host name or user name.
 """
 
 import io
@@ -11,6 +12,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,25 +22,26 @@ from rich.console import Console
 from wandb.util import get_core_path
 
 from benchmarks.config.schema import RunConfig, to_plain_data
-from benchmarks.records.files import redact_home
-from benchmarks.records.record import FINISHED
-from benchmarks.tracking import wandb_service
+from benchmarks.records.files import CURVE_FILE, JOURNAL_FILE, RECORD_FILE, redact_home
+from benchmarks.records.record import FINAL_STATUSES, Record
 from benchmarks.tracking.tracker import Tracker
+from benchmarks.tracking.wandb_service import service_timeout, teardown
+from methods.core.errors import first_line
 
-ANSWER_SECONDS = 15.0  # that the server may take when a run opens
-OPEN_SECONDS = 60.0  # that all of it may take, W&B's own start included
-SEND_SECONDS = 60.0  # that sending may take when a run closes; what is left then lies on the disk
-READ_SECONDS = 60.0
+INIT_TIMEOUT_S = 15.0  # for the reply of the server
+OPEN_TIMEOUT_S = 60.0  # for the whole start of a W&B run
+FINISH_TIMEOUT_S = 60.0  # for the upload; the rest stays on disk
+READ_TIMEOUT_S = 60.0
 SETTINGS: dict[str, Any] = {
-    # The terminal is the progress line's.
+    # Keep W&B output off the terminal, which shows the progress line.
     "silent": True,
     "console": "off",
-    "init_timeout": ANSWER_SECONDS,
-    "finish_timeout": SEND_SECONDS,
+    "init_timeout": INIT_TIMEOUT_S,
+    "finish_timeout": FINISH_TIMEOUT_S,
     "finish_timeout_raises": True,
-    # A run of the caller's own stays as it is.
+    # Do not change a W&B run that the caller has started.
     "reinit": "create_new",
-    # Nothing about the machine, its user or the place of the code.
+    # Send nothing about the machine, its user or the location of the code.
     "host": "",
     "program": "benchmarks.run",
     "disable_git": True,
@@ -51,161 +54,175 @@ SETTINGS: dict[str, Any] = {
     "x_disable_stats": True,
     "x_save_requirements": False,
 }
-NO_REPORTS = {"WANDB_ERROR_REPORTING": "false"}  # of W&B's own errors to its makers
-FILES = ("record.json", "curve.csv", "journal.jsonl")
-SECTIONS = ("scene", "summary", "cost", "versions", "time")  # of the record, in W&B's summary
+NO_ERROR_REPORTING_ENV = {"WANDB_ERROR_REPORTING": "false"}  # of W&B's own errors
+ARTIFACT_FILES = (RECORD_FILE, CURVE_FILE, JOURNAL_FILE)
+SUMMARY_SECTIONS = ("scene", "summary", "cost", "versions", "time")  # keys of the record
+LOCAL_KEYS = ("runs_dir", "data_dir", "tracking", "force", "dry")  # not sent
+# Functions run_dir -> {name: PNG bytes} that installed packages provide.
+FIGURES_ENTRY_POINT = "fln.run_figures"
 
 
 class WandbTracker(Tracker):
-    """The terminal line and log.txt, and W&B besides."""
+    """Terminal line and log.txt, and a W&B run."""
 
     def __init__(self, title: str, config: RunConfig, console: Console, live: bool | None = None):
         super().__init__(title, config.run_dir, console, live)
         self.config = config
-        self._run: Any = None  # None before it opens, when it is closed, and when W&B was given up
-        self._opened = False
-        self._next = 0  # the first round that W&B does not have
+        self._run: Any = None  # None: not started, closed, or given up after an error
+        self._was_opened = False
+        self._next_step = 0  # the first step that W&B does not have
 
-    def plan(self, participations: int, tests: Sequence[Mapping[str, Any]] = ()) -> None:
+    def on_start(
+        self, planned_participations: int, curve: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         self._open()
-        for row in tests:
+        for row in curve:
             self._send(row["round"], row)
-        super().plan(participations, tests)
+        super().on_start(planned_participations, curve)
 
-    def evaluated(self, row: Mapping[str, Any]) -> None:
-        super().evaluated(row)
+    def on_evaluation(self, row: Mapping[str, Any]) -> None:
+        super().on_evaluation(row)
         self._send(row["round"], row)
 
-    def ended(self, record: Mapping[str, Any]) -> None:
-        if not self._opened:  # it failed before its first round
+    def on_end(self, record: Record) -> None:
+        if not self._was_opened:  # The run failed before its first round.
             self._open()
-        if (
-            record["status"] in FINISHED
-        ):  # a failed run may go on, and needs the next step for its next test
-            self._attempt(lambda run: self._send(record["rounds"] + 1, self._pictures()))
-        self._attempt(lambda run: run.summary.update(_summary(redact_home(record))))
-        self._attempt(lambda run: run.log_artifact(self._artifact()))
-        self._close(0 if record["status"] == "done" else 1)
+        # A failed run may resume and then needs the next step for its next evaluation.
+        if record.status in FINAL_STATUSES:
+            self._call_wandb(lambda run: self._send(record.rounds + 1, self._figures()))
+        self._call_wandb(lambda run: run.summary.update(_wandb_summary(record)))
+        self._call_wandb(lambda run: run.log_artifact(self._artifact()))
+        self._close(0 if record.status == "done" else 1)
 
     def close(self) -> None:
         super().close()
-        self._close(1)  # still open: the run was interrupted
+        self._close(1)  # Only an interrupted run is still open.
 
     def _open(self) -> None:
-        """Start or continue the cell's run; where the server cannot be reached, on this disk."""
-        self._opened = True
-        if self.config.force:  # as its record, the cell's run is written anew
-            shutil.rmtree(self._folder / "wandb", ignore_errors=True)
-        mode = self.config.tracking.params.mode
+        """Start or continue the W&B run, offline if the server is unreachable."""
+        self._was_opened = True
+        if self.config.force:  # Overwrite the W&B run, as the record is overwritten.
+            shutil.rmtree(self.run_dir / "wandb", ignore_errors=True)
         try:
-            if mode == "online":
+            if self.config.tracking.params.mode == "online":
                 try:
                     self._start("online")
                     return
                 except Exception as error:
-                    self.warn(
-                        f"W&B is not reached ({_first_line(error)}); kept, to be sent with: python -m wandb sync {self._shown('offline-run-*')}"
+                    self.report(
+                        f"W&B is unreachable ({first_line(error)}); saved locally, upload later "
+                        f"with: python -m wandb sync {self._display_path('offline-run-*')}"
                     )
             self._start("offline")
         except Exception as error:
-            self.warn(f"goes on without W&B ({_first_line(error)})")
+            self._report_failure(error)
 
     def _start(self, mode: Literal["online", "offline"]) -> None:
-        os.environ.update(NO_REPORTS)
-        config, params = self.config, self.config.tracking.params
-        before = self._sessions()
+        os.environ.update(NO_ERROR_REPORTING_ENV)
+        earlier = self._sessions()
         try:
-            with wandb_service.within(OPEN_SECONDS):
+            with service_timeout(OPEN_TIMEOUT_S):
                 wandb.setup(wandb.Settings(silent=True))
-                if (
-                    mode == "online"
-                    and wandb.run is None
-                    and not wandb.login(prompt=False, verify=False)
-                ):
-                    raise ConnectionError("no login; `wandb login` makes one")
-                self._run = wandb.init(
-                    project=params.project,
-                    entity=params.entity,
-                    id=config.run_id,
-                    name=self.title,
-                    group=config.part_of,
-                    job_type=config.method.name,
-                    tags=[config.dataset.name, config.noise.name, config.scale],
-                    config=redact_home(_whole(config)),
-                    dir=self._folder,
-                    mode=mode,
-                    resume=None if config.force else "allow",
-                    settings=wandb.Settings(**SETTINGS),
-                )
-                self._next = (
-                    self._run.step if mode == "online" else _last_step(before) + 1
-                )  # what the server has, or this disk
+                is_online = mode == "online"
+                if is_online and not wandb.run and not wandb.login(prompt=False, verify=False):
+                    raise ConnectionError("not logged in; run `wandb login`")
+                self._run = wandb.init(mode=mode, **self._init_arguments())
+                # Online the server counts the steps, offline the files on disk do.
+                self._next_step = self._run.step if is_online else _last_step(earlier) + 1
                 self._run.define_metric("participations", hidden=True)
                 self._run.define_metric("*", step_metric="participations", step_sync=False)
         except Exception:
-            self._leave()
-            for session in set(self._sessions()) - set(before):
+            self._shut_down_service()
+            for session in set(self._sessions()) - set(earlier):
                 shutil.rmtree(session, ignore_errors=True)
             raise
 
-    def _send(self, step: int, values: Mapping[str, Any]) -> None:
-        if step < self._next or not values:
-            return
-        self._attempt(lambda run: run.log(dict(values), step=step, commit=True))
-        self._next = step + 1
+    def _init_arguments(self) -> dict[str, Any]:
+        config, params = self.config, self.config.tracking.params
+        return {
+            "project": params.project,
+            "entity": params.entity,
+            "id": config.run_id,
+            "name": self.title,
+            "group": config.part_of,
+            "job_type": config.method.name,
+            "tags": [config.dataset.name, config.noise.name, config.scale],
+            "config": redact_home(_wandb_config(config)),
+            "dir": self.run_dir,
+            "resume": None if config.force else "allow",
+            "settings": wandb.Settings(**SETTINGS),
+        }
 
-    def _attempt(self, act: Callable[[Any], Any]) -> None:
-        """Do something with the run, if there is one; an error ends W&B's part and nothing else."""
+    def _send(self, step: int, values: Mapping[str, Any]) -> None:
+        if step < self._next_step or not values:
+            return
+        self._call_wandb(lambda run: run.log(dict(values), step=step, commit=True))
+        self._next_step = step + 1
+
+    def _call_wandb(self, function: Callable[[Any], Any]) -> None:
+        """Call a function with the W&B run, if there is one. After an error W&B is given up."""
         if self._run is None:
             return
         try:
-            with wandb_service.within(SEND_SECONDS):
-                act(self._run)
+            with service_timeout(FINISH_TIMEOUT_S):
+                function(self._run)
         except Exception as error:
-            self.warn(f"goes on without W&B ({_first_line(error)})")
-            self._leave()
+            self._report_failure(error)
+            self._shut_down_service()
+
+    def _report_failure(self, error: Exception) -> None:
+        self.report(f"continuing without W&B ({first_line(error)})")
 
     def _close(self, exit_code: int) -> None:
         run, self._run = self._run, None
         if run is None:
             return
         try:
-            with wandb_service.within(SEND_SECONDS + ANSWER_SECONDS):
+            with service_timeout(FINISH_TIMEOUT_S + INIT_TIMEOUT_S):
                 run.finish(exit_code=exit_code)
         except Exception as error:
-            self.warn(
-                f"W&B was not sent all ({_first_line(error)}); the rest goes with: python -m wandb sync --include-online {self._shown('*run-*')}"
+            self.report(
+                f"W&B upload incomplete ({first_line(error)}); finish with: "
+                f"python -m wandb sync --include-online {self._display_path('*run-*')}"
             )
-        self._leave()
+        self._shut_down_service()
 
-    def _leave(self) -> None:
-        """End W&B's service, which must not be inherited by the next cell's workers, and its own logs, which name paths."""
+    def _shut_down_service(self) -> None:
+        """End the service, which the next run's workers must not inherit, and delete its logs.
+
+        The logs contain local paths.
+        """
         self._run = None
         if wandb.run is None:
-            wandb_service.end()
+            teardown()
         for session in self._sessions():
             for name in ("logs", "tmp"):
                 shutil.rmtree(session / name, ignore_errors=True)
 
     def _sessions(self) -> list[Path]:
-        """What W&B wrote for this cell, a folder for each job that worked on it."""
-        return sorted((self._folder / "wandb").glob("*run-*"))
+        """W&B's directories for this run, one per process that worked on it."""
+        return sorted((self.run_dir / "wandb").glob("*run-*"))
 
-    def _shown(self, sessions: str) -> str:
-        return os.path.relpath(self._folder / "wandb" / sessions)
+    def _display_path(self, sessions: str) -> str:
+        return os.path.relpath(self.run_dir / "wandb" / sessions)
 
-    def _pictures(self) -> dict[str, Any]:
-        from reports.figures.run_figures import render_figures
-
+    def _figures(self) -> dict[str, Any]:
+        providers = entry_points(group=FIGURES_ENTRY_POINT)
+        if not providers:
+            self.log(f"no figures for W&B: no installed package provides {FIGURES_ENTRY_POINT}")
+        images = {
+            name: Image.open(io.BytesIO(png))
+            for provider in providers
+            for name, png in provider.load()(self.run_dir).items()
+        }
         return {
-            f"figures/{name}": wandb.Image(Image.open(io.BytesIO(png)), file_type="png")
-            for name, png in render_figures(self._folder).items()
+            f"figures/{name}": wandb.Image(image, file_type="png") for name, image in images.items()
         }
 
     def _artifact(self) -> Any:
-        """The record as it lies in the run folder: no copy is made, so that `python -m wandb sync` has to be typed where the run was."""
+        """The files of the run. They are not copied, so `wandb sync` needs the same directory."""
         artifact = wandb.Artifact(f"record-{self.config.run_id}", type="record")
-        for path in (self._folder / name for name in FILES):
+        for path in (self.run_dir / name for name in ARTIFACT_FILES):
             if path.exists():
                 artifact.add_file(
                     os.path.relpath(path), name=path.name, policy="immutable", skip_cache=True
@@ -213,54 +230,38 @@ class WandbTracker(Tracker):
         return artifact
 
 
-def records(session: Path) -> Iterator[dict[str, Any]]:
-    """What lies in one of W&B's folders, by its own reader (`wandb leet inspect --json`); of a file that a kill cut short, the whole records."""
+def read_entries(session: Path) -> Iterator[dict[str, Any]]:
+    """Log entries in a W&B directory, read with `wandb leet inspect`.
+
+    Of a file that was cut off, the complete entries are read.
+    """
     for path in session.glob("run-*.wandb"):
-        command = [
-            get_core_path(),
-            "leet",
-            "inspect",
-            "--no-observability",
-            "--json",
-            "--run-file",
-            str(path),
-            str(session.parent),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=READ_SECONDS)
+        options = ["--no-observability", "--json", "--run-file", str(path), str(session.parent)]
+        command = [get_core_path(), "leet", "inspect", *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=READ_TIMEOUT_S)
         if done.returncode:
-            raise OSError(f"{path} cannot be read: {done.stderr.strip()}")
+            raise OSError(f"cannot read {path}: {done.stderr.strip()}")
         yield from map(json.loads, done.stdout.splitlines())
 
 
 def _last_step(sessions: Sequence[Path]) -> int:
-    rows = (
-        record["history"]
-        for session in sessions
-        for record in records(session)
-        if record["type"] == "history"
-    )
+    entries = (entry for session in sessions for entry in read_entries(session))
+    rows = (entry["history"] for entry in entries if entry["type"] == "history")
     return max((int(row["step"]["num"]) for row in rows), default=-1)
 
 
-def _whole(config: RunConfig) -> dict[str, Any]:
-    """The configuration less the places on this machine and what says nothing about the run."""
-    rest = {
-        name: value
-        for name, value in to_plain_data(config).items()
-        if name not in ("runs_dir", "data_dir", "tracking", "force", "dry")
-    }
-    return {"run_id": config.run_id, **rest, **config.science()}
+def _wandb_config(config: RunConfig) -> dict[str, Any]:
+    """The run configuration without local paths and execution-only keys."""
+    plain: dict[str, Any] = to_plain_data(config)
+    sent = {name: value for name, value in plain.items() if name not in LOCAL_KEYS}
+    return {"run_id": config.run_id, **sent, **config.science()}
 
 
-def _summary(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record as flat values; the scores keep the names that they have in the curve."""
-    flat = {name: record[name] for name in ("status", "reason", "rounds", "oracle")} | record[
-        "scores"
-    ]
-    return flat | {
-        f"{section}/{key}": value for section in SECTIONS for key, value in record[section].items()
-    }
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).split("\n")[0] or type(error).__name__
+def _wandb_summary(record: Record) -> dict[str, Any]:
+    """The record as flat values. Metrics keep their names in the learning curve."""
+    content = redact_home(record.to_dict())
+    flat = {name: content[name] for name in ("status", "reason", "rounds", "oracle")}
+    flat |= content["scores"]
+    for section in SUMMARY_SECTIONS:
+        flat |= {f"{section}/{key}": value for key, value in content[section].items()}
+    return flat

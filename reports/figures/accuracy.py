@@ -8,10 +8,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.records.readers import read_curve
 from methods.core.errors import UserError
 from reports.figures import select, style
 from reports.figures.extract import Ranks, curve_band, mean_std_by_x, rank_methods, stage_ends
-from reports.frame.load import Row, read_curve, rows_of
+from reports.frame.load import Row, rows_of
 from reports.frame.statistics import SIGNIFICANCE_LEVEL
 
 COMMUNICATION = "communication (client participations)"

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from benchmarks.records.readers import read_journal, read_scenario
 from methods.toolkit.mixture import split_by_gmm
 from reports.figures import extract, select, style
 from reports.figures.extract import Array, JournalEntry, NoiseEstimate, Scenario, lid_iterations
@@ -155,9 +156,9 @@ def _require_runs_with_key(
 
 def _runs_with_key(frame: pd.DataFrame, method: str, key: str, notes: list[str]) -> list[Row]:
     """As `_require_runs_with_key`, but may be empty. Damaged files are noted."""
-    rows = select.extend_rows(rows_of(frame, method), "journal", extract.read_journal, notes)
+    rows = select.extend_rows(rows_of(frame, method), "journal", read_journal, notes)
     kept = [row for row in rows if any(key in entry for entry in row["journal"])]
-    return select.extend_rows(kept, "scenario", extract.read_scenario, notes)
+    return select.extend_rows(kept, "scenario", read_scenario, notes)
 
 
 def _scores(entry: JournalEntry, score: str, seed: int) -> tuple[Array, Fit]:

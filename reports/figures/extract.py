@@ -1,50 +1,21 @@
 """Data of the figures, from the files of run directories. Fractions become percentages."""
 
-import io
-import json
 import math
-import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from methods.core.errors import UserError
 from reports.frame.statistics import Ranking, mean, ranking, sample_std
 
 Array = NDArray[Any]
 Scenario = Mapping[str, Array]
 JournalEntry = Mapping[str, Any]
-SCENARIO_ARRAYS = ("clean_counts", "client_rate", "client_level", "transition")
 DETECTION_COUNTS = ("true positives", "false positives", "false negatives", "true negatives")
-
-
-def read_scenario(run_dir: Path) -> Scenario:
-    """The arrays of scene.npz."""
-    path = run_dir / "scene.npz"
-    try:
-        with np.load(io.BytesIO(path.read_bytes())) as file:
-            return {name: file[name] for name in SCENARIO_ARRAYS}
-    except FileNotFoundError:
-        raise UserError(f"{path}: missing; excluded") from None
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); excluded") from error
-
-
-def read_journal(run_dir: Path) -> list[JournalEntry]:
-    """The entries of journal.jsonl; empty if the method wrote none."""
-    path = run_dir / "journal.jsonl"
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except FileNotFoundError:
-        return []
-    except ValueError as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); excluded") from error
 
 
 def sort_by_size(counts: Array) -> Array:

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from benchmarks.records.readers import read_journal, read_scenario
 from benchmarks.records.record import read_record
 from methods.core.errors import UserError
 from reports.figures import style
 from reports.figures.detection import CUMULATIVE_LID, NOISE_RATE, plot_score_density
-from reports.figures.extract import lid_iterations, read_journal, read_scenario, row_percentages
+from reports.figures.extract import lid_iterations, row_percentages
 from reports.figures.scenarios import add_color_bar, plot_bubbles, plot_heat_map
 
 
@@ -65,11 +66,11 @@ def lid_mixture(run_dir: Path) -> Figure | None:
 
 def confusion(run_dir: Path) -> Figure | None:
     """Confusion matrix of the last evaluation."""
-    counts = (read_record(run_dir) or {}).get("confusion")
-    if not counts:
+    record = read_record(run_dir)
+    if record is None or not record.confusion:
         return None
     figure, axes = style.panels(1, 1, 3.4, width=4.2)
-    plot_heat_map(axes[0, 0], row_percentages(counts))
+    plot_heat_map(axes[0, 0], row_percentages(record.confusion))
     axes[0, 0].set(xlabel="predicted class", ylabel="true class")
     add_color_bar(figure, [axes[0, 0]])
     return figure

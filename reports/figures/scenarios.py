@@ -5,8 +5,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.records.readers import read_scenario
 from reports.figures import select, style
-from reports.figures.extract import Array, read_scenario, row_percentages, sort_by_size
+from reports.figures.extract import Array, row_percentages, sort_by_size
 from reports.frame.load import Row, rows_of
 
 MAX_PANELS = 3

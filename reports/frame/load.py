@@ -16,9 +16,8 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.config.schema import PROTOCOL
+from benchmarks.records.files import RECORD_FILE
 from benchmarks.records.record import CorruptRecordError, read_record
-from methods.core.errors import UserError
 
 PLAIN = ("run_id", "status", "reason", "oracle", "rounds")
 SECTIONS = ("scene", "summary", "scores", "cost", "time")
@@ -97,25 +96,6 @@ def unfinished_warning(place: Path) -> str:
     return f"{place}: unfinished, no record.json yet; left out"
 
 
-def read_curve(folder: Path) -> pd.DataFrame:
-    """One row per test of the run: round, stage, participations, accuracy, loss, traffic, scores."""
-    path = folder / "curve.csv"
-    try:
-        curve = pd.read_csv(path)
-    except FileNotFoundError:
-        raise UserError(f"{path}: missing; left out") from None
-    except (ValueError, OSError) as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); left out") from error
-    for column in ("round", "participations", "accuracy"):
-        if (
-            column not in curve
-            or curve[column].isna().any()
-            or not pd.api.types.is_numeric_dtype(curve[column])
-        ):
-            raise UserError(f"{path}: damaged (column {column}); left out")
-    return curve
-
-
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested sections under dotted keys; lists become tuples, so that every value can be a label."""
     flat: dict[str, Any] = {}
@@ -148,31 +128,14 @@ def _places(folder: Path) -> Iterable[tuple[Path, bool]]:
 
 
 def _row(place: Path) -> dict[str, Any]:
-    path = place / "record.json"
     record = read_record(place)
     if record is None:
-        raise CorruptRecordError(f"{path}: gone while it was read; left out")
-    if record.get("protocol") != PROTOCOL:
-        raise CorruptRecordError(
-            f"{path}: protocol {record.get('protocol')}, not {PROTOCOL}, not comparable; left out"
-        )
-    sections = {name: record.get(name, {}) for name in ("config", *SECTIONS)}
-    for name, value in sections.items():
-        if not isinstance(value, dict):
-            raise CorruptRecordError(f"{path}: damaged ({name} is not a section); left out")
-    config = {key: value for key, value in sections.pop("config").items() if key != "protocol"}
-    row = {name: record.get(name) for name in PLAIN} | flatten(config)
-    row |= flatten(sections) | {"run_dir": place, "config": config}
-    for key in REQUIRED_KEYS + (REQUIRED_WHEN_DONE if row["status"] == "done" else ()):
-        value = row.get(key)
-        if value is None:
-            raise CorruptRecordError(f"{path}: damaged (no {key}); left out")
-        share = not key.startswith("summary.") or (
-            isinstance(value, (int, float)) and 0 <= value <= 1
-        )
-        if not share or (key == "seed" and not isinstance(value, int)):
-            raise CorruptRecordError(f"{path}: damaged ({key}={value!r}); left out")
-    return row
+        raise CorruptRecordError(f"cannot read {place / RECORD_FILE}: deleted meanwhile")
+    content = record.to_dict()
+    config = {key: value for key, value in record.config.items() if key != "protocol"}
+    row = {name: getattr(record, name) for name in PLAIN} | flatten(config)
+    row |= flatten({name: content[name] for name in SECTIONS})
+    return row | {"run_dir": place, "config": config}
 
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.config.schema import SCALES
+from benchmarks.records.readers import read_curve, read_scenario
 from benchmarks.records.record import read_record
 from methods.core.errors import UserError
 from reports.figures import style
-from reports.figures.extract import read_scenario
-from reports.frame.load import Row, Runs, load_runs, read_curve, rows_of
+from reports.frame.load import Row, Runs, load_runs, rows_of
 from reports.page import leaderboard, traces
 from reports.page.leaderboard import finite_or_none
 from reports.page.unfinished import unfinished_rows
@@ -105,8 +105,8 @@ class _RunFiles:
         }
         found: dict[str, Any] = {"scenario": scenario}
         if is_done:
-            counts = (read_record(run_dir) or {}).get("confusion")
-            found["confusion"] = traces.confusion(counts)
+            record = read_record(run_dir)
+            found["confusion"] = traces.confusion(record and record.confusion)
         if is_done or (run_dir / "curve.csv").exists():
             try:
                 found["curve"] = traces.curve(read_curve(run_dir), self.max_curve_points)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
+from benchmarks.records.readers import read_curve
 from methods.core.errors import UserError
-from reports.frame.load import Runs, read_curve
+from reports.frame.load import Runs
 from reports.frame.statistics import mean, sample_std
 from reports.published import PublishedTable
 from reports.tables.matching import CellKey, Match, MatchedRun, differences, in_sections, match

@@ -163,7 +163,7 @@ MISTAKES = {
     "-m method=fedavg,fedprox noise.rho=0.4,1.4": ["noise.rho=1.4"],
     "-m federation.num_clients=8,2000": [
         "federation.num_clients=2000",
-        "(cell scale=smoke federation.num_clients=2000)",
+        "(run scale=smoke federation.num_clients=2000)",
     ],
     "-m method=fedavg,poc +method.d=3": ["method.d is not a key", "legal: none"],
 }
@@ -198,7 +198,7 @@ def test_damaged_record_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(cell) == 2
     assert (
         capsys.readouterr().err
-        == f"error: {folder}/record.json is damaged (JSONDecodeError); delete it to run the cell again\n"
+        == f"error: cannot read {folder}/record.json: not a valid JSON object; delete it to rerun\n"
     )
 
 

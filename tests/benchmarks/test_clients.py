@@ -1,4 +1,4 @@
-"""What a client's task is given, what it cannot reach, and what its visit costs."""
+"""Clients: data access, absence of clean labels, and cost of client tasks."""
 
 import gc
 from collections.abc import Callable
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.federation.client import EPOCH_CHUNK, ImageSplit, LocalClient
+from benchmarks.federation.client import AUGMENT_CHUNK_SIZE, ImageSplit, LocalClient
 from benchmarks.federation.cost import CostMeter, size_in_bytes
 from benchmarks.loop.runner import Run
-from methods.core.contract import Batch, Client, Payload, Reply, RoundContext
+from methods.core.contract import Batch, LocalTask, Reply
 
 
 def streams(seed: int = 0) -> tuple[torch.Generator, torch.Generator]:
@@ -26,7 +26,7 @@ def epoch(client: LocalClient, batch_size: int, seed: int = 0, **others: Any) ->
     ("num_samples", "batch_size", "sizes"),
     [(23, 10, [10, 10, 3]), (21, 10, [10, 10, 1]), (20, 10, [10, 10]), (3, 10, [3]), (1, 1, [1])],
 )
-def test_epoch_holds_each_sample_once_and_keeps_the_last_short_batch(
+def test_epoch_has_each_sample_once_and_keeps_the_last_batch(
     make_client: Callable[..., LocalClient], num_samples: int, batch_size: int, sizes: list[int]
 ) -> None:
     client = make_client(num_samples=num_samples)
@@ -35,30 +35,32 @@ def test_epoch_holds_each_sample_once_and_keeps_the_last_short_batch(
     order = torch.cat([batch.index for batch in batches])
     assert sorted(order.tolist()) == list(range(num_samples))
     assert torch.equal(torch.cat([batch.y for batch in batches]), client.labels[order])
-    assert torch.equal(torch.cat([batch.x for batch in batches]), client.images(order)), (
-        "digits are trained on as they are"
-    )
-    assert [(batch.epoch, batch.step) for batch in batches] == [
-        (4, step) for step in range(len(sizes))
-    ]
+    images = torch.cat([batch.x for batch in batches])
+    assert torch.equal(images, client.images(order)), "digits are not augmented"
+    steps = [(batch.epoch, batch.step) for batch in batches]
+    assert steps == [(4, step) for step in range(len(sizes))]
     assert (client.samples_trained, client.samples_scored) == (num_samples, num_samples)
 
 
-def test_order_comes_from_the_generator_alone(make_client: Callable[..., LocalClient]) -> None:
-    def orders(seed: int, batch_size: int) -> list[int]:
-        return torch.cat([batch.index for batch in epoch(make_client(), batch_size, seed)]).tolist()
+def test_order_depends_on_its_generator_only(make_client: Callable[..., LocalClient]) -> None:
+    """Neither the global generator nor the batch size changes the order."""
+
+    def order(seed: int, batch_size: int) -> list[int]:
+        batches = epoch(make_client(), batch_size, seed)
+        positions: list[int] = torch.cat([batch.index for batch in batches]).tolist()
+        return positions
 
     torch.manual_seed(1)
-    first = orders(0, 10)
+    first = order(0, 10)
     torch.manual_seed(2)
-    assert first == orders(0, 10) == orders(0, 7), (
-        "neither the global generator nor the size of a batch has a say"
-    )
-    assert first != orders(1, 10)
+    assert first == order(0, 10) == order(0, 7)
+    assert first != order(1, 10)
     assert first == torch.randperm(40, generator=streams()[0]).tolist()
 
 
-def test_subset_is_a_shuffled_epoch_of_its_own(make_client: Callable[..., LocalClient]) -> None:
+def test_subset_is_shuffled_without_other_samples(
+    make_client: Callable[..., LocalClient],
+) -> None:
     client, subset = make_client(), torch.tensor([3, 5, 8, 13, 21])
     batches = epoch(client, 2, subset=subset)
     order = torch.cat([batch.index for batch in batches])
@@ -68,11 +70,9 @@ def test_subset_is_a_shuffled_epoch_of_its_own(make_client: Callable[..., LocalC
     assert client.samples_trained == 5
 
 
-def test_long_epoch_is_made_in_chunks_without_a_seam(
-    make_client: Callable[..., LocalClient], digits: Any
-) -> None:
-    """EPOCH_CHUNK + 5 samples with batches of 100: chunks of whole batches, one short batch at the very end."""
-    count = EPOCH_CHUNK + 5
+def test_chunks_of_a_long_epoch_have_whole_batches(digits: Any) -> None:
+    """AUGMENT_CHUNK_SIZE + 5 samples in batches of 100. Only the last batch is shorter."""
+    count = AUGMENT_CHUNK_SIZE + 5
     positions = torch.arange(count) % len(digits.train_labels)
     labels = torch.from_numpy(digits.train_labels)[positions]
     client = LocalClient(
@@ -83,7 +83,7 @@ def test_long_epoch_is_made_in_chunks_without_a_seam(
         {},
         ImageSplit(digits.train, digits.views),
         10,
-        lambda: pytest.fail("no network is needed"),
+        lambda: pytest.fail("no model is needed"),
     )
     batches = epoch(client, 100)
     assert [len(batch.x) for batch in batches] == [100] * (count // 100) + [count % 100]
@@ -91,43 +91,39 @@ def test_long_epoch_is_made_in_chunks_without_a_seam(
     assert len(torch.cat([batch.index for batch in batches]).unique()) == count
 
 
-def test_changed_labels_are_what_the_next_epoch_trains_on(
-    make_client: Callable[..., LocalClient],
-) -> None:
+def test_next_epoch_uses_changed_labels(make_client: Callable[..., LocalClient]) -> None:
     client = make_client()
-    given = client.given.clone()
+    given = client.given_labels.clone()
     client.labels = torch.nn.functional.one_hot(9 - client.labels, 10).float()
     for batch in epoch(client, 10):
         assert torch.equal(batch.y.argmax(1), 9 - given[batch.index])
-    assert torch.equal(client.given, given)
+    assert torch.equal(client.given_labels, given)
 
 
-def test_reply_owns_its_vectors(
+def test_reply_has_copies_of_the_vectors(
     make_client: Callable[..., LocalClient], initial_vector: torch.Tensor
 ) -> None:
     client = make_client()
-    net = client.network(initial_vector)
-    reply = client.reply({"model": net.vector}, loss=0.5)
-    net.vector.zero_()
+    model = client.load_model(initial_vector)
+    reply = client.reply({"model": model.vector}, loss=0.5)
+    model.vector.zero_()
     assert torch.equal(reply.models["model"], initial_vector)
     assert (reply.client_id, reply.num_samples, reply.values) == (0, 40, {"loss": 0.5})
 
 
-def test_lent_networks_of_one_task_are_different_and_used_again_by_the_next(
+def test_models_of_one_task_differ_and_are_reused_by_the_next(
     open_run: Callable[..., Run],
 ) -> None:
     run = open_run("method=coteaching")
-    shop = run.executor._workshop  # type: ignore[attr-defined]
+    context = run.executor.context  # type: ignore[attr-defined]
     for ids in ([0], [1, 2]):
-        run.fleet.ask(ids, run.method.local_update, run.method.payload, run.context("train"))
-        assert (
-            len(shop._networks) == 2
-            and shop._networks[0].vector.data_ptr() != shop._networks[1].vector.data_ptr()
-        )
+        run.pool.run_task(ids, run.method.local_update, run.method.payload, run.context("train"))
+        first, second = context._models
+        assert first.vector.data_ptr() != second.vector.data_ptr()
 
 
 def reachable(start: Any) -> list[Any]:
-    """Everything that can be reached from an object through attributes, containers and closures, but not through modules and classes."""
+    """Objects reachable through attributes, containers and closures, except modules and classes."""
     seen, waiting, found = {id(start)}, [start], [start]
     while waiting:
         for value in gc.get_referents(waiting.pop()):
@@ -143,8 +139,8 @@ def reachable(start: Any) -> list[Any]:
     return found
 
 
-def holds(objects: list[Any], labels: np.ndarray) -> bool:
-    """Whether some array among the objects has these labels."""
+def contains_labels(objects: list[Any], labels: np.ndarray) -> bool:
+    """True if an array among the objects equals these labels."""
     arrays = [
         value.numpy() if isinstance(value, torch.Tensor) else value
         for value in objects
@@ -158,106 +154,83 @@ def holds(objects: list[Any], labels: np.ndarray) -> bool:
     )
 
 
-def test_neither_client_nor_worker_nor_fleet_holds_a_true_label(
+def test_clean_labels_are_unreachable_from_client_and_server_code(
     open_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = open_run()
-    truth, test_truth, noisy = (
-        run.dataset.train_labels,
-        run.dataset.test_labels,
-        run.scenario.noise.labels,
-    )
+    clean, test_labels = run.dataset.train_labels, run.dataset.test_labels
+    noise = run.scenario.noise
     seen: list[Any] = []
-    half = run.executor._workshop.method  # type: ignore[attr-defined]
 
-    def look(client: Client, payload: Payload, ctx: RoundContext) -> Reply:
-        seen.extend(reachable([client, payload, ctx]))
-        return client.reply({})
+    def inspect(task: LocalTask) -> Reply:
+        seen.extend(reachable(task))
+        return task.client.reply({})
 
-    monkeypatch.setattr(half, "look", look, raising=False)
-    run.fleet.ask([0], look, run.method.payload, run.context("train"))
-    assert holds(seen, noisy), "the search finds what is there"
-    assert not holds(seen, truth) and not holds(seen, test_truth)
-    for part in (
-        part
-        for part, rate in zip(
-            run.scenario.client_indices, run.scenario.noise.client_rate, strict=True
-        )
-        if rate > 0
-    ):
-        assert not holds(seen, truth[part])
-    assert not any(
-        isinstance(value, (type(run.dataset), type(run.scenario), type(run.scenario.noise)))
-        for value in seen
-    )
+    client_side = run.executor.context.method  # type: ignore[attr-defined]
+    monkeypatch.setattr(client_side, "inspect", inspect, raising=False)
+    run.pool.run_task([0], inspect, run.method.payload, run.context("train"))
+    assert contains_labels(seen, noise.labels), "the search finds the given labels"
+    assert not contains_labels(seen, clean) and not contains_labels(seen, test_labels)
+    for indices, rate in zip(run.scenario.client_indices, noise.client_rate, strict=True):
+        assert rate == 0 or not contains_labels(seen, clean[indices])
+    secrets = (type(run.dataset), type(run.scenario), type(noise))
+    assert not any(isinstance(value, secrets) for value in seen)
 
-    at_the_server = reachable([run.method, run.fleet])
-    assert (
-        holds(at_the_server, noisy)
-        and not holds(at_the_server, truth)
-        and not holds(at_the_server, test_truth)
-    )
+    server = reachable([run.method, run.pool])
+    assert contains_labels(server, noise.labels)
+    assert not contains_labels(server, clean) and not contains_labels(server, test_labels)
 
 
-def test_size_on_the_wire() -> None:
+def test_size_in_bytes() -> None:
     assert size_in_bytes(torch.zeros(3, 5)) == 60
     assert size_in_bytes(torch.zeros(7, dtype=torch.bool)) == 7
-    assert (
-        size_in_bytes(np.zeros(4)) == 32
-        and size_in_bytes(np.float32(1)) == 4
-        and size_in_bytes(np.int64(1)) == 8
-    )
-    assert size_in_bytes(
-        {"a": 1, "b": 2.5, "c": [1.0, torch.zeros(2)], "d": "a word", "e": None}
-    ) == 8 + 8 + (8 + 8)
+    assert size_in_bytes(np.zeros(4)) == 32
+    assert size_in_bytes(np.float32(1)) == 4 and size_in_bytes(np.int64(1)) == 8
+    nested = {"a": 1, "b": 2.5, "c": [1.0, torch.zeros(2)], "d": "a word", "e": None}
+    assert size_in_bytes(nested) == 8 + 8 + (8 + 8)
 
 
-def test_meter_counts_visits_models_bytes_and_samples(open_run: Callable[..., Run]) -> None:
-    """One round of FedAvg by hand: 4 visits, a model of P floats each way, every sample of the four clients once per epoch."""
+def test_meter_counts_participations_models_bytes_and_samples(
+    open_run: Callable[..., Run],
+) -> None:
+    """One round of FedAvg: 4 participations, one model each way, every sample once per epoch."""
     run = open_run("train.local_epochs=3")
     ctx, ids = run.context("train"), [1, 2, 5, 7]
-    run.fleet.ask(ids, run.method.local_update, run.method.payload, ctx, participation=True)
-    size, samples = 4 * len(run.method.models["model"]), int(run.fleet.sizes[ids].sum())
-    expected = CostMeter(
+    run.pool.run_task(ids, run.method.local_update, run.method.payload, ctx, participation=True)
+    size = 4 * len(run.method.state.models["model"])
+    assert run.pool.meter == CostMeter(
         participations=4,
         models_down=4,
         models_up=4,
         bytes_down=4 * size,
         bytes_up=4 * size,
-        samples_trained=3 * samples,
+        samples_trained=3 * int(run.pool.client_sizes[ids].sum()),
     )
-    assert run.fleet.meter == expected
 
 
-def test_meter_counts_what_methods_send_besides(open_run: Callable[..., Run]) -> None:
-    """PoC asks 8 candidates for their loss, one number, and scores all their samples; then four of them train."""
+def test_meter_counts_queries(open_run: Callable[..., Run]) -> None:
+    """PoC queries the loss of 8 candidates, which score all their samples. Then 4 of them train."""
     run = open_run("method=poc")
     ctx = run.context("train")
-    ids = run.method.select(run.fleet, ctx)
-    size = 4 * len(run.method.models["model"])
-    everyone = int(run.fleet.sizes.sum())
-    assert run.fleet.meter == CostMeter(
-        contacts=8, models_down=8, bytes_down=8 * size, bytes_up=8 * 8, samples_scored=everyone
+    ids = run.method.select_clients(run.pool, ctx)
+    size = 4 * len(run.method.state.models["model"])
+    meter = run.pool.meter
+    assert meter == CostMeter(
+        queries=8,
+        models_down=8,
+        bytes_down=8 * size,
+        bytes_up=8 * 8,
+        samples_scored=int(run.pool.client_sizes.sum()),
     )
-    run.fleet.ask(ids, run.method.local_update, run.method.payload, ctx, participation=True)
-    assert (
-        run.fleet.meter.participations,
-        run.fleet.meter.contacts,
-        run.fleet.meter.bytes_down,
-    ) == (4, 8, 12 * size)
+    run.pool.run_task(ids, run.method.local_update, run.method.payload, ctx, participation=True)
+    assert (meter.participations, meter.queries, meter.bytes_down) == (4, 8, 12 * size)
 
 
-def test_fleet_keeps_what_clients_keep(open_run: Callable[..., Run]) -> None:
+def test_pool_stores_client_states(open_run: Callable[..., Run]) -> None:
     run = open_run("method=lsg")
-    run.fleet.ask(
-        [2], run.method.local_update, run.method.payload, run.context("train"), participation=True
-    )
-    assert (
-        set(run.fleet.states) == {2}
-        and run.fleet.state(2)["epochs"] == 1
-        and run.fleet.state(3) == {}
-    )
-    assert torch.equal(run.fleet.labels(2), run.fleet.given(2)) and run.fleet.changed_labels == {}
-    assert np.array_equal(
-        run.fleet.given(2).numpy(), run.scenario.noise.labels[run.scenario.client_indices[2]]
-    )
+    pool, method = run.pool, run.method
+    pool.run_task([2], method.local_update, method.payload, run.context("train"))
+    assert set(pool.states) == {2} and pool.state(2)["epochs"] == 1 and pool.state(3) == {}
+    assert torch.equal(pool.labels(2), pool.given_labels(2)) and pool.relabeled == {}
+    indices = run.scenario.client_indices[2]
+    assert np.array_equal(pool.given_labels(2).numpy(), run.scenario.noise.labels[indices])

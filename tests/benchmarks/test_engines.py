@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from running import learnt, loop
+from run_helpers import learned_state, run_to_end
 from torch import Tensor, nn
 
 from benchmarks import models
@@ -91,12 +91,14 @@ def test_compiled_engine_equals_the_module_and_skips_short_batches() -> None:
 def test_compiled_run_equals_an_eager_run_and_is_the_same_in_all_executors(
     configure: Callable[..., RunConfig], method: str
 ) -> None:
-    plain = loop(configure(f"method={method}", "train.compile=false"))
+    plain = run_to_end(configure(f"method={method}", "train.compile=false"))
     compiled = [
-        loop(configure(f"method={method}", "train.compile=true", f"executor={name}", "force=true"))
+        run_to_end(
+            configure(f"method={method}", "train.compile=true", f"executor={name}", "force=true")
+        )
         for name in ("serial", "processes")
     ]
-    assert learnt(compiled[0]) == learnt(compiled[1])
+    assert learned_state(compiled[0]) == learned_state(compiled[1])
     first, second = compiled[0].method.state.models["model"], plain.method.state.models["model"]
     assert torch.allclose(first, second, atol=1e-5) and not torch.equal(first, second), (
         "the results are identical, so nothing was compiled"

@@ -1,4 +1,4 @@
-"""Tests of the served models against a plain loop, and when they take place."""
+"""Evaluation against a simple loop, and the evaluation interval."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,142 +10,134 @@ from torch import Tensor
 
 from benchmarks import models
 from benchmarks.executors.processes import ProcessExecutor
-from benchmarks.loop import diagnostics, evaluation
+from benchmarks.loop import evaluation
+from benchmarks.loop.diagnostics import memorization_metrics
 from benchmarks.loop.runner import Run
+from benchmarks.records.readers import read_curve
 from methods.core.flat_model import FlatModel
 
 
-def plain_loop(
-    run: Run, serving: Mapping[str, Tensor], images: Any, labels: np.ndarray
+def simple_evaluation(
+    run: Run, vectors: Mapping[str, Tensor], images: Any, labels: np.ndarray
 ) -> tuple[float, float, np.ndarray]:
-    """Accuracy, loss and predictions, one image at a time, from the mean of the networks' probabilities."""
-    nets = [
+    """Accuracy, loss and predictions, one image at a time, with the mean of the probabilities."""
+    flat_models = [
         FlatModel(models.build("digits_cnn", 10, run.dataset.shape)).load(vector).eval()
-        for vector in serving.values()
+        for vector in vectors.values()
     ]
-    right, loss, tops = 0, 0.0, []
+    loss, predicted = 0.0, []
     with torch.no_grad():
         for position, label in enumerate(labels):
             x = run.dataset.views(images.fetch(torch.tensor([position])), "plain", None)
-            mean = torch.stack([net(x).softmax(1) for net in nets]).mean(0)[0]
-            tops.append(int(mean.argmax()))
-            right += tops[-1] == label
+            mean = torch.stack([model(x).softmax(1) for model in flat_models]).mean(0)[0]
+            predicted.append(int(mean.argmax()))
             loss -= float(mean[label].log()) / len(labels)
-    return right / len(labels), loss, np.array(tops)
+    accuracy = float((np.array(predicted) == labels).mean())
+    return accuracy, loss, np.array(predicted)
 
 
 @pytest.fixture
 def trained(open_run: Callable[..., Run]) -> Run:
-    """A little trained, so that predictions differ between images."""
+    """Trained for three rounds, so that predictions differ between images."""
     run = open_run("train.lr=0.1", "noise=none")
+    method = run.method
     for run.round in range(3):
         ctx = run.context("train")
-        run.method.aggregate(
-            run.fleet.ask(
-                range(8), run.method.local_update, run.method.payload, ctx, participation=True
-            ),
-            ctx,
-        )
+        method.aggregate(run.pool.run_task(range(8), method.local_update, method.payload, ctx), ctx)
     return run
 
 
-def test_equals_a_plain_loop(trained: Run) -> None:
-    accuracy, loss, top = plain_loop(
-        trained, trained.method.serving(), trained.dataset.test, trained.dataset.test_labels
+def test_evaluation_equals_a_simple_loop(trained: Run) -> None:
+    labels = trained.dataset.test_labels
+    accuracy, loss, predicted = simple_evaluation(
+        trained, trained.method.eval_models(), trained.dataset.test, labels
     )
-    result = evaluation.test(trained.executor, trained.method, trained.dataset)
-    assert result.accuracy == accuracy and len(np.unique(top)) > 5
+    result = evaluation.evaluate(trained.executor, trained.method, trained.dataset)
+    assert result.accuracy == accuracy and len(np.unique(predicted)) > 5
     assert result.loss == pytest.approx(loss, abs=1e-5)
-    assert np.array_equal(result.top, top)
+    confusion = np.zeros((10, 10), dtype=int)
+    np.add.at(confusion, (labels, predicted), 1)
+    assert np.array_equal(result.confusion, confusion)
 
 
-def test_two_networks_are_averaged(
-    open_run: Callable[..., Run], trained: Run, monkeypatch: pytest.MonkeyPatch
+def test_predictions_of_two_models_are_averaged(
+    trained: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = {"a": trained.method.models["model"], "b": trained.fleet.initial_weights(1)}
-    monkeypatch.setattr(trained.method, "serving", lambda: both)
-    accuracy, loss, _ = plain_loop(trained, both, trained.dataset.test, trained.dataset.test_labels)
-    result = evaluation.test(trained.executor, trained.method, trained.dataset)
+    both = {"a": trained.method.state.models["model"], "b": trained.pool.initial_weights(1)}
+    monkeypatch.setattr(trained.method, "eval_models", lambda: both)
+    accuracy, loss, _ = simple_evaluation(
+        trained, both, trained.dataset.test, trained.dataset.test_labels
+    )
+    result = evaluation.evaluate(trained.executor, trained.method, trained.dataset)
     assert result.accuracy == accuracy and result.loss == pytest.approx(loss, abs=1e-5)
 
 
-def test_workers_share_the_test_without_changing_it(trained: Run) -> None:
+def test_number_of_workers_does_not_change_predictions(trained: Run) -> None:
     """1437 samples are three batches of 500: two workers get two and one."""
     index = torch.arange(len(trained.dataset.train))
-    top, log_likelihood = evaluation.predict(trained.executor, trained.method, "train", index)
-    pool = ProcessExecutor(trained.executor._workshop, 2)  # type: ignore[attr-defined]
+    predicted, log_likelihood = evaluation.predict(trained.executor, trained.method, "train", index)
+    executor = ProcessExecutor(trained.executor.context, 2)  # type: ignore[attr-defined]
     try:
-        spread_top, spread = evaluation.predict(pool, trained.method, "train", index)
+        parallel_predicted, parallel = evaluation.predict(executor, trained.method, "train", index)
     finally:
-        pool.close()
-    assert np.array_equal(top, spread_top) and torch.equal(log_likelihood, spread)
+        executor.close()
+    assert np.array_equal(predicted, parallel_predicted) and torch.equal(log_likelihood, parallel)
 
 
-def test_memorisation_is_measured_on_wrong_labels_only(open_run: Callable[..., Run]) -> None:
-    """Against a plain loop over all wrong labels; a limit takes a fixed choice of them; without wrong labels there is nothing to say."""
+def test_memorization_is_measured_on_mislabeled_samples(open_run: Callable[..., Run]) -> None:
+    """All mislabeled samples against a simple loop, then a fixed selection of 50."""
+
+    def memorization(run: Run, max_samples: int) -> dict[str, float]:
+        return memorization_metrics(run.executor, run.method, run.scenario, 1, max_samples)
+
     run = open_run("noise.rho=1.0")
-    wrong = np.flatnonzero(run.scenario.noise.flipped)
-    _, _, top = plain_loop(run, run.method.serving(), run.dataset.train, run.dataset.train_labels)
-    expected = {
-        "memorised/wrong": float((top[wrong] == run.scenario.noise.labels[wrong]).mean()),
-        "memorised/true": float((top[wrong] == run.dataset.train_labels[wrong]).mean()),
+    clean, noise = run.dataset.train_labels, run.scenario.noise
+    wrong = np.flatnonzero(noise.flipped)
+    _, _, predicted = simple_evaluation(run, run.method.eval_models(), run.dataset.train, clean)
+    assert memorization(run, 10**6) == {
+        "memorised/wrong": float((predicted[wrong] == noise.labels[wrong]).mean()),
+        "memorised/true": float((predicted[wrong] == clean[wrong]).mean()),
     }
-    assert (
-        diagnostics.memorisation(run.executor, run.method, run.scenario, seed=1, limit=10**6)
-        == expected
-    )
-    some = diagnostics.memorisation(run.executor, run.method, run.scenario, seed=1, limit=50)
-    assert some == diagnostics.memorisation(
-        run.executor, run.method, run.scenario, seed=1, limit=50
-    )
-    assert some["memorised/wrong"] in [number / 50 for number in range(51)]
-    assert diagnostics.memorisation(run.executor, run.method, run.scenario, seed=1, limit=0) == {}
-    clean = open_run("noise=none")
-    assert (
-        diagnostics.memorisation(clean.executor, clean.method, clean.scenario, seed=1, limit=50)
-        == {}
-    )
+    selection = memorization(run, 50)
+    assert selection == memorization(run, 50)
+    assert selection["memorised/wrong"] in [count / 50 for count in range(51)]
+    assert memorization(run, 0) == {}
+    assert memorization(open_run("noise=none"), 50) == {}
 
 
 @pytest.mark.parametrize(
     ("every", "rounds"), [(1, [1, 2, 3, 4, 5, 6, 7, 8]), (3, [3, 6, 8]), (8, [8]), (100, [8])]
 )
-def test_every_so_many_rounds_and_at_the_end(
+def test_evaluation_interval(
     every: int, rounds: list[int], run_small: Callable[..., dict[str, Any]]
 ) -> None:
     record = run_small(f"evaluate.every={every}")
-    lines = (record["folder"] / "curve.csv").read_text().splitlines()
-    assert [int(line.split(",")[0]) for line in lines[1:]] == rounds
-    assert [int(line.split(",")[2]) for line in lines[1:]] == [4 * round for round in rounds]
+    curve = read_curve(record["run_dir"])
+    assert list(curve["round"]) == rounds
+    assert list(curve["participations"]) == [4 * round for round in rounds]
     assert record["summary"]["best_round"] in rounds and record["rounds"] == 8
 
 
-def test_rounds_of_one_visit_count_by_visits_and_a_stage_ends_with_a_test(
+def test_interval_counts_participations_and_stages_end_with_an_evaluation(
     run_small: Callable[..., dict[str, Any]],
 ) -> None:
-    """FedCorr visits one client per round in its first stage: a test after every four of them, and one at the end of each stage."""
+    """A round of FedCorr's first stage is one participation; a normal round has four."""
     record = run_small("method=fedcorr", "method.iterations=1", "budget.participations=24")
-    rows = [
-        line.split(",")[:3]
-        for line in (record["folder"] / "curve.csv").read_text().splitlines()[1:]
-    ]
-    first = [(int(row[0]), int(row[2])) for row in rows if row[1] == "preprocessing"]
-    assert first == [(4, 4), (8, 8)]
-    assert {row[1] for row in rows} == {"preprocessing", "finetuning", "training"}
+    curve = read_curve(record["run_dir"])
+    first = curve[curve["stage"] == "preprocessing"]
+    assert list(first["round"]) == list(first["participations"]) == [4, 8]
+    assert set(curve["stage"]) == {"preprocessing", "finetuning", "training"}
 
 
-def test_summary_is_of_the_curve(run_small: Callable[..., dict[str, Any]]) -> None:
+def test_summary_is_computed_from_the_curve(run_small: Callable[..., dict[str, Any]]) -> None:
     record = run_small("budget.participations=48", "train.lr=0.1", "noise=none")
-    header, *lines = (record["folder"] / "curve.csv").read_text().splitlines()
-    column = header.split(",").index("accuracy")
-    accuracies = [float(line.split(",")[column]) for line in lines]
+    accuracies = list(read_curve(record["run_dir"])["accuracy"])
     assert len(accuracies) == 12 and max(accuracies) > 0.3
-    summary = record["summary"]
-    assert summary["best"] == max(accuracies) and summary["best_round"] == 1 + accuracies.index(
-        max(accuracies)
-    )
-    assert summary["final"] == accuracies[-1] and summary["last10"] == pytest.approx(
-        sum(accuracies[2:]) / 10
-    )
+    assert record["summary"] == {
+        "best": max(accuracies),
+        "best_round": 1 + accuracies.index(max(accuracies)),
+        "last10": pytest.approx(sum(accuracies[2:]) / 10),
+        "final": accuracies[-1],
+    }
     confusion = np.array(record["confusion"])
     assert confusion.sum() == 360 and confusion.trace() / 360 == pytest.approx(accuracies[-1])

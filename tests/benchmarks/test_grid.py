@@ -1,23 +1,18 @@
 """A grid from its command line: every cell has its turn whatever happens to the others, and the table says how each one ended."""
 
-import csv
 import dataclasses
 import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
-from running import PLUGIN
+from run_helpers import PLUGIN, read_reproducible
 
 from benchmarks.config import sweep
 from benchmarks.run import main, run_experiment
-from benchmarks.tracking import tracker as tracker_module
-from benchmarks.tracking.tracker import Tracker
 from methods.core import registry
 from methods.core.contract import Reply, RoundContext
 from methods.fedavg import FedAvg
@@ -78,7 +73,7 @@ def test_diverged_and_failed_cells_do_not_stop_the_grid(
     assert [line.split()[3] for line in shown.splitlines() if line.startswith("│ f")] == [
         "failed",
         "done",
-    ] and "done before" in shown
+    ] and "(earlier run)" in shown
     found = records(runs)
     assert {name: record["status"] for name, record in found.items()} == {
         "fails": "failed",
@@ -110,7 +105,7 @@ def test_divergence_is_a_result_with_round_and_client(
     assert main([*command, "train.lr=1e12"]) == 1, (
         "a single run that is not done says so to the shell"
     )
-    assert "finished before" in " ".join(capsys.readouterr().out.split())
+    assert "already completed" in " ".join(capsys.readouterr().out.split())
 
 
 def test_method_that_may_drop_models_goes_on_without_them(
@@ -126,8 +121,8 @@ def test_dry_run_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["-m", *SMALL, f"runs_dir={runs}", "seed=1,2,3", "dry=true"]) == 0
     shown = capsys.readouterr().out
     assert (
-        "3 cells, 0 done" in shown
-        and shown.count("to run") == 3
+        "3 runs, 0 done" in shown
+        and shown.count("pending") == 3
         and all(f"seed={seed}" in shown for seed in (1, 2, 3))
     )
     assert not runs.exists()
@@ -165,7 +160,8 @@ def test_experiment_can_be_imported_and_run(tmp_path: Path) -> None:
     with sweep._hydra():
         raw = compose("config", [*SMALL, f"runs_dir={tmp_path}"])
     record = run_experiment(raw)
-    assert record["status"] == "done" and records(tmp_path) == {"fedavg": record}
+    assert record is not None and record.status == "done"
+    assert records(tmp_path) == {"fedavg": record.to_dict()}
 
 
 def test_whoever_had_set_up_hydra_finds_it_as_it_was(hydra_conf: None) -> None:
@@ -219,76 +215,5 @@ def test_cells_run_side_by_side_through_another_launcher(
     ]
     assert main([*grid_of_two, f"runs_dir={other}", *joblib]) == 0
     assert capsys.readouterr().out.count("2 done, 0 diverged, 0 failed, 0 skipped") == 2
-    for path in one.glob("*/curve.csv"):
-        assert timeless(other / path.parent.name / "curve.csv") == timeless(path)
-
-
-def timeless(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return [
-            {key: value for key, value in row.items() if key != "seconds"}
-            for row in csv.DictReader(file)
-        ]
-
-
-class Clock:
-    """Time that the test moves."""
-
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def strftime(self, form: str) -> str:
-        return "now"
-
-
-def test_lines_now_and_then_where_there_is_no_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rounds of 6 s, so a line after every second one. What is left is told by the speed since the first sign of life."""
-    clock, output = Clock(), StringIO()
-    monkeypatch.setattr(tracker_module, "time", clock)
-    tracker = Tracker("fedavg digits", tmp_path, Console(file=output, width=40))
-    tracker.plan(40)
-    for round in range(1, 6):
-        clock.now += 6
-        tracker.evaluated(
-            {
-                "round": round,
-                "stage": "train",
-                "participations": 4 * round,
-                "accuracy": 0.5,
-                "loss": 1.0,
-            }
-        )
-        tracker.advance(round, "train", 4 * round)
-    tracker.finish("done: [red]best[/red]")
-    lines = output.getvalue().splitlines()
-    assert (
-        lines[0] == "fedavg digits: starts" and lines[-1] == "fedavg digits: done: [red]best[/red]"
-    )
-    assert [line.partition(" left ")[0] for line in lines[1:-1]] == [
-        f"fedavg digits: train round {round} accuracy 50.00 %" for round in (2, 4)
-    ]
-    assert [line.partition(" left ")[2] for line in lines[1:-1]] == ["0:00:48", "0:00:36"], (
-        "6 s for 4 visits; 32 and 24 to go"
-    )
-    assert (tmp_path / "log.txt").read_text().splitlines()[
-        0
-    ] == "now round 1 train participations 4 accuracy 0.5000 loss 1.0000"
-
-
-def test_line_is_redrawn_on_a_terminal(tmp_path: Path) -> None:
-    output = StringIO()
-    tracker = Tracker(
-        "fedavg digits", tmp_path, Console(file=output, force_terminal=True, width=120)
-    )
-    tracker.plan(8)
-    tracker.advance(1, "train", 4)
-    tracker.finish("done")
-    assert (
-        "fedavg digits: done\n" in output.getvalue()
-        and "starts" not in output.getvalue()
-        and "\x1b[" in output.getvalue()
-    )
+    for run_dir in one.glob("fedavg-*"):
+        assert read_reproducible(other / run_dir.name) == read_reproducible(run_dir)

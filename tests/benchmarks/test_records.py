@@ -1,4 +1,4 @@
-"""What a run leaves on disk, and by what it is known."""
+"""Files of a run directory, and the run id."""
 
 import json
 import os
@@ -10,22 +10,31 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from running import SilentTracker
+from run_helpers import SilentTracker
 
 from benchmarks.config.schema import RunConfig
 from benchmarks.data import Dataset
 from benchmarks.loop import checkpoint as checkpoint_module
 from benchmarks.loop.checkpoint import CheckpointFile
-from benchmarks.loop.runner import as_lists, execute_run
-from benchmarks.records import files
-from benchmarks.records.files import atomic_write, redact_home, write_curve, write_json
-from benchmarks.records.record import CorruptRecordError, read_record
+from benchmarks.loop.runner import execute_run
+from benchmarks.records import files, readers
+from benchmarks.records.files import (
+    atomic_write,
+    redact_home,
+    to_json_types,
+    write_curve,
+    write_json,
+)
+from benchmarks.records.record import CorruptRecordError, read_record, write_record
 from benchmarks.scenario.scenario import build_scenario
 from methods.core.contract import Diagnosis
+from methods.core.errors import UserError
 from methods.fedavg import FedAvg
 
+RUN_FILES = {"record.json", "curve.csv", "journal.jsonl", "config.yaml", "scene.npz", "log.txt"}
 
-def test_crash_before_the_rename_leaves_the_file_as_it_was(
+
+def test_crash_before_the_rename_keeps_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "record.json"
@@ -43,150 +52,214 @@ def test_crash_before_the_rename_leaves_the_file_as_it_was(
     monkeypatch.setattr(files.os, "replace", rename)
     write_json(path, {"status": "new"})
     assert json.loads(path.read_text()) == {"status": "new"}
-    assert [entry.name for entry in tmp_path.iterdir()] == ["record.json"], (
-        "what the crashes left beside it is gone"
-    )
+    assert [entry.name for entry in tmp_path.iterdir()] == ["record.json"]
 
 
-def test_crash_while_a_checkpoint_is_written_leaves_the_one_before(
+def test_crash_during_a_checkpoint_keeps_the_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint = CheckpointFile(tmp_path)
-    checkpoint.save(b"\x80\x04K\x01.")  # the number 1
-    write = atomic_write
+    checkpoint.save(1)
 
-    def half(path: Path, data: bytes) -> None:
+    def write_half(path: Path, data: bytes) -> None:
         (path.parent / f".{path.name}.partial").write_bytes(data[:10])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoint_module, "atomic_write", half)
+    monkeypatch.setattr(checkpoint_module, "atomic_write", write_half)
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.save(b"\x80\x04K\x02.")
+        checkpoint.save(2)
     assert checkpoint.load() == (1, [])
-    monkeypatch.setattr(checkpoint_module, "atomic_write", write)
-    checkpoint.save(b"\x80\x04K\x02.")
+    monkeypatch.setattr(checkpoint_module, "atomic_write", atomic_write)
+    checkpoint.save(2)
     assert checkpoint.load() == (2, [])
     checkpoint.delete()
     assert checkpoint.load() == (None, []) and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"run_id": "x"}'])
-def test_damaged_record_is_told(text: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def good() -> dict[str, Any]:
+    """Content of a record of an earlier version."""
+    path = Path(__file__).parent.parent / "reports/records/good/fedcorr-iid-s1/record.json"
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+def read_error(tmp_path: Path, text: str | bytes) -> str:
+    path = tmp_path / "record.json"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(CorruptRecordError) as caught:
+        read_record(tmp_path)
+    assert isinstance(caught.value, UserError) and "\n" not in str(caught.value)
+    return str(caught.value).removeprefix(f"cannot read {path}: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[1]", "null", '"text"', '{"protocol": 1, "run_', "[" * 10**5, b"\xff\x00", b"\0"],
+    ids=["empty", "brace", "list", "null", "string", "truncated", "nested", "binary", "zero"],
+)
+def test_other_content_is_not_a_record(text: str | bytes, tmp_path: Path) -> None:
     assert read_record(tmp_path) is None
-    (tmp_path / "record.json").write_text(text)
-    with pytest.raises(
-        CorruptRecordError, match=r"record\.json is damaged \(.*\); delete it to run the cell again"
-    ):
+    assert read_error(tmp_path, text) == "not a valid JSON object; delete it to rerun"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"protocol": 0}, "protocol 0 is not comparable with protocol 1"),
+        (
+            {"status": "running"},
+            "invalid status='running': expected 'done', 'diverged' or 'failed'",
+        ),
+        ({"config": []}, "invalid config='[]': expected an object"),
+        ({"config": {"seed": 1}}, "missing or invalid config.scale"),
+        ({"scene": {}}, "missing scene.hash"),
+        ({"summary": {}}, "missing summary"),
+        ({"summary": {"best": "high"}}, "invalid summary.best='high': expected a valid number"),
+        (
+            {"summary": {"best": float("nan")}},
+            "invalid summary.best='nan': expected a finite number",
+        ),
+        (
+            {"summary": {"best": 0.2, "last10": 93.0}},
+            "invalid summary.last10='93.0': expected less than or equal to 1",
+        ),
+        ({"scores": {"a": None}}, "invalid scores.a='None': expected a valid number"),
+        ({"cost": {}}, "missing cost.participations"),
+        ({"time": [1]}, "invalid time='[1]': expected an object"),
+    ],
+)
+def test_invalid_record_is_named_in_one_line(
+    change: dict[str, Any], reason: str, good: dict[str, Any], tmp_path: Path
+) -> None:
+    line = read_error(tmp_path, json.dumps(good | change))
+    assert line.removesuffix("; delete it to rerun") == reason
+
+
+@pytest.mark.parametrize("key", ["run_id", "config", "scene", "rounds", "scores", "cost", "time"])
+def test_missing_key_is_named(key: str, good: dict[str, Any], tmp_path: Path) -> None:
+    text = json.dumps({name: value for name, value in good.items() if name != key})
+    assert read_error(tmp_path, text) == f"missing {key}; delete it to rerun"
+
+
+def test_record_that_is_a_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "record.json").mkdir()
+    with pytest.raises(CorruptRecordError, match="record.json: Is a directory$"):
         read_record(tmp_path)
 
 
-def test_curve_takes_all_columns_whenever_they_appear(tmp_path: Path) -> None:
-    write_curve(
-        tmp_path / "curve.csv",
-        [{"round": 1, "loss": 0.1}, {"round": 2, "loss": 1e-17, "clients/f1": 0.5}],
-    )
+def test_record_without_optional_keys_is_read_and_written_unchanged(
+    good: dict[str, Any], tmp_path: Path
+) -> None:
+    write_json(tmp_path / "record.json", good)
+    record = read_record(tmp_path)
+    assert record is not None and record.to_dict() == good
+    assert (record.scenario.hash, record.scenario.noise_rate) == ("iid-laptop-1", 0.2)
+    assert (record.cost.queries, record.confusion, record.time.seconds) == (0, [], 10.0)
+    write_record(tmp_path / "copy", record)
+    written = (tmp_path / "copy" / "record.json").read_bytes()
+    assert written == (tmp_path / "record.json").read_bytes()
+
+
+def test_curve_has_all_columns(tmp_path: Path) -> None:
+    rows = [{"round": 1, "loss": 0.1}, {"round": 2, "loss": 1e-17, "clients/f1": 0.5}]
+    write_curve(tmp_path / "curve.csv", rows)
     assert (tmp_path / "curve.csv").read_text() == "round,loss,clients/f1\n1,0.1,\n2,1e-17,0.5\n"
 
 
+@pytest.mark.parametrize(
+    ("reader", "name", "content", "reason"),
+    [
+        (readers.read_curve, "curve.csv", None, "no such file"),
+        (readers.read_curve, "curve.csv", b"", "EmptyDataError"),
+        (readers.read_curve, "curve.csv", b"round,accuracy\n1,0.5\n", "no column participations"),
+        (
+            readers.read_curve,
+            "curve.csv",
+            b"round,participations,accuracy\n1,10,high\n",
+            "column accuracy has values that are not numbers",
+        ),
+        (readers.read_journal, "journal.jsonl", b'{"round": 1, "l', "JSONDecodeError"),
+        (readers.read_journal, "journal.jsonl", b"[" * 10**5, "RecursionError"),
+        (readers.read_journal, "journal.jsonl", b"1\n", "a line is not a JSON object"),
+        (readers.read_scenario, "scene.npz", None, "no such file"),
+        (readers.read_scenario, "scene.npz", b"PK\x03\x04", "BadZipFile"),
+    ],
+)
+def test_unreadable_file_is_named_in_one_line(
+    reader: Callable[[Path], Any], name: str, content: bytes | None, reason: str, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        reader(tmp_path)
+    assert str(caught.value) == f"cannot read {tmp_path / name}: {reason}"
+
+
 def test_arrays_become_lists() -> None:
-    assert as_lists({"a": np.arange(2), 3: torch.ones(1), "c": [np.float64(0.5), (1, None)]}) == {
-        "a": [0, 1],
-        "3": [1.0],
-        "c": [0.5, [1, None]],
-    }
+    value = {"a": np.arange(2), 3: torch.ones(1), "c": [np.float64(0.5), (1, None)]}
+    assert to_json_types(value) == {"a": [0, 1], "3": [1.0], "c": [0.5, [1, None]]}
 
 
-def test_folder_of_a_run(
+def test_files_of_a_run(
     run_small: Callable[..., dict[str, Any]], configure: Callable[..., RunConfig]
 ) -> None:
-    record = run_small("method=fedcorr")
-    folder, config = record.pop("folder"), configure("method=fedcorr")
+    record, config = run_small("method=fedcorr"), configure("method=fedcorr")
+    run_dir = record.pop("run_dir")
     record.pop("lines")
-    assert {path.name for path in folder.iterdir()} == {
-        "record.json",
-        "curve.csv",
-        "journal.jsonl",
-        "config.yaml",
-        "scene.npz",
-        "log.txt",
-        ".lock",
-    }
-    assert json.loads((folder / "record.json").read_text()) == record == read_record(folder)
-    assert (record["run_id"], folder) == (config.run_id, config.run_dir) and record[
-        "config"
-    ] == config.science()
-    assert (
-        yaml.safe_load((folder / "config.yaml").read_text())["method"]["params"]["iterations"] == 5
-    )
-    assert (
-        record["versions"].keys() >= {"python", "torch", "numpy"}
-        and record["time"]["peak_memory_mb"] > 50
-    )
-    assert (
-        record["cost"]["participations"] <= 32
-        and len(json.loads((folder / "journal.jsonl").read_text().splitlines()[0])["lid"]) == 8
-    )
-    with np.load(folder / "scene.npz") as world:
-        assert world["sizes"].sum() == len(world["parts"]) == 1437 and world[
-            "flipped"
-        ].mean() == pytest.approx(record["scene"]["wrong_labels"])
-        assert (
-            len(world["client_level"]) == 8
-            and (world["client_level"] > 0).sum() == record["scene"]["noisy_clients"]
-        )
+    assert {path.name for path in run_dir.iterdir()} == RUN_FILES | {".lock"}
+    assert json.loads((run_dir / "record.json").read_text()) == record
+    read = read_record(run_dir)
+    assert read is not None and read.to_dict() == record
+    assert (record["run_id"], run_dir) == (config.run_id, config.run_dir)
+    assert record["config"] == config.science()
+    resolved = yaml.safe_load((run_dir / "config.yaml").read_text())
+    assert resolved["method"]["params"]["iterations"] == 5
+    assert record["versions"].keys() >= {"python", "torch", "numpy"}
+    assert record["time"]["peak_memory_mb"] > 50 and record["cost"]["participations"] <= 32
+    assert len(readers.read_journal(run_dir)[0]["lid"]) == 8
+    with np.load(run_dir / "scene.npz") as scenario:
+        assert scenario["sizes"].sum() == len(scenario["parts"]) == 1437
+        assert scenario["flipped"].mean() == pytest.approx(record["scene"]["wrong_labels"])
+        assert (scenario["client_level"] > 0).sum() == record["scene"]["noisy_clients"]
+    assert len(readers.read_scenario(run_dir)["client_level"]) == 8
 
 
-def test_score_that_is_not_finite_does_not_cost_the_record(
+def test_non_finite_scores_are_dropped_from_record(
     configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        FedAvg,
-        "diagnosis",
-        lambda self, fleet: Diagnosis(values={"lost": float("nan"), "kept": 1.0}),
-    )
+    diagnosis = Diagnosis(values={"nan": float("nan"), "finite": 1.0})
+    monkeypatch.setattr(FedAvg, "diagnose", lambda self, pool: diagnosis)
     config = configure("budget.participations=4")
     record = execute_run(config, SilentTracker(config.run_dir))
-    assert (
-        record["status"] == "done"
-        and record["scores"]["method/kept"] == 1.0
-        and "method/lost" not in record["scores"]
-    )
-    assert "method/lost" in (config.run_dir / "curve.csv").read_text()
+    assert record.status == "done" and record.metrics["method/finite"] == 1.0
+    assert "method/nan" not in record.metrics
+    assert "method/nan" in (config.run_dir / "curve.csv").read_text()
 
 
-def test_methods_of_a_seed_share_their_scene(
+def test_methods_of_a_seed_share_the_scenario(
     configure: Callable[..., RunConfig], digits: Dataset
 ) -> None:
     def hash_of(*overrides: str) -> str:
         return build_scenario(configure(*overrides), digits).hash
 
     first = hash_of("method=fedavg")
-    assert (
-        first
-        == hash_of("method=fedcorr")
-        == hash_of("method=dividemix", "train.lr=0.5", "model=mlp", "evaluate.every=3")
-    )
-    others = [
-        hash_of(change)
-        for change in (
-            "seed=2",
-            "noise.rho=0.7",
-            "noise.tau=0.1",
-            "noise=none",
-            "partition=shards",
-            "federation.num_clients=9",
-        )
-    ]
+    assert first == hash_of("method=fedcorr")
+    assert first == hash_of("method=dividemix", "train.lr=0.5", "model=mlp", "evaluate.every=3")
+    changes = ["seed=2", "noise.rho=0.7", "noise.tau=0.1", "noise=none", "partition=shards"]
+    others = [hash_of(change) for change in [*changes, "federation.num_clients=9"]]
     assert len({first, *others}) == 1 + len(others)
 
 
-SCIENCE = """
-seed=2 scale=laptop dataset=mnist model=mlp partition=shards partition.form=official noise=none noise.rho=0.61 noise.tau=0.49 noise.form=official
-method=fedprox method=median train.lr=0.02 train.local_epochs=2 train.batch_size=11 train.optimizer=adam train.momentum=0.6 train.weight_decay=0.1
-train.lr_decay=0.9 train.clip_norm=1 federation.num_clients=9 federation.clients_per_round=3 budget.participations=33 evaluate.every=2
+HASHED_OVERRIDES = """
+seed=2 scale=laptop dataset=mnist model=mlp partition=shards partition.form=official noise=none
+noise.rho=0.61 noise.tau=0.49 noise.form=official method=fedprox method=median train.lr=0.02
+train.local_epochs=2 train.batch_size=11 train.optimizer=adam train.momentum=0.6
+train.weight_decay=0.1 train.lr_decay=0.9 train.clip_norm=1 federation.num_clients=9
+federation.clients_per_round=3 budget.participations=33 evaluate.every=2
 evaluate.memorised_samples=10
 """.split()
-PLUMBING = [
+UNHASHED_OVERRIDES = [
     "runs_dir=elsewhere",
     "data_dir=elsewhere",
     "executor=processes",
@@ -196,51 +269,49 @@ PLUMBING = [
 ]
 
 
-def test_run_is_known_by_what_can_change_a_number(configure: Callable[..., RunConfig]) -> None:
-    first = configure()
-    assert configure().run_id == first.run_id and first.run_id.startswith("fedavg-digits-s1-")
-    assert {change: configure(change).run_id for change in PLUMBING} == dict.fromkeys(
-        PLUMBING, first.run_id
-    )
-    assert configure("executor=processes", "executor.workers=3").run_id == first.run_id
-    changed = [configure(change).run_id for change in SCIENCE]
-    assert len({first.run_id, *changed}) == 1 + len(SCIENCE)
+def test_run_id_depends_on_result_affecting_config_only(
+    configure: Callable[..., RunConfig],
+) -> None:
+    first = configure().run_id
+    assert configure().run_id == first and first.startswith("fedavg-digits-s1-")
+    unhashed = {change: configure(change).run_id for change in UNHASHED_OVERRIDES}
+    assert unhashed == dict.fromkeys(UNHASHED_OVERRIDES, first)
+    assert configure("executor=processes", "executor.workers=3").run_id == first
+    hashed = [configure(change).run_id for change in HASHED_OVERRIDES]
+    assert len({first, *hashed}) == 1 + len(HASHED_OVERRIDES)
     assert configure("method=fedprox", "method.mu=0.5").run_id != configure("method=fedprox").run_id
-    assert configure("noise.rho=1").run_id == configure("noise.rho=1.0").run_id, (
-        "1 and 1.0 are the same number"
-    )
+    assert configure("noise.rho=1").run_id == configure("noise.rho=1.0").run_id
 
 
-def test_centralized_scene_has_the_labels_of_the_federation(
+def test_centralized_scenario_has_the_labels_of_the_federation(
     configure: Callable[..., RunConfig], digits: Dataset
 ) -> None:
+    """By default the noise of a centralized run is that of 100 clients."""
     one = ["partition=centralized", "federation.num_clients=1", "federation.clients_per_round=1"]
     pooled = build_scenario(configure(*one, "partition.noise_clients=8"), digits)
     federation = build_scenario(configure(), digits)
     assert pooled.num_clients == 1 and federation.num_clients == 8
-    assert (
-        np.array_equal(pooled.noise.labels, federation.noise.labels) and pooled.noise.flipped.any()
-    )
-    assert not np.array_equal(
-        build_scenario(configure(*one), digits).noise.labels, federation.noise.labels
-    ), "by default noise is drawn for 100 clients"
+    assert np.array_equal(pooled.noise.labels, federation.noise.labels)
+    assert pooled.noise.flipped.any()
+    default = build_scenario(configure(*one), digits)
+    assert not np.array_equal(default.noise.labels, federation.noise.labels)
 
 
-def test_home_folder_is_in_no_record_and_no_log(
+def test_home_directory_is_redacted_in_records_and_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the folder itself is meant: not one whose name goes on, and not one of that name elsewhere."""
+    """Neither a longer name nor a directory of this name elsewhere is replaced."""
     monkeypatch.setenv("HOME", "/home/ursula")
-    given = {
+    value = {
         "path": "/home/ursula/mine.npz",
         "list": ["'/home/ursula'", "file:///home/ursula/x"],
         "other": ["/home/ursula2/a", "/mnt/home/ursula/a"],
         "n": 1,
     }
-    told = {"path": "~/mine.npz", "list": ["'~'", "file://~/x"], "other": given["other"], "n": 1}
-    assert redact_home(given) == told
-    write_json(tmp_path / "record.json", given)
-    assert json.loads((tmp_path / "record.json").read_text()) == told
+    redacted = {**value, "path": "~/mine.npz", "list": ["'~'", "file://~/x"]}
+    assert redact_home(value) == redacted
+    write_json(tmp_path / "record.json", value)
+    assert json.loads((tmp_path / "record.json").read_text()) == redacted
     SilentTracker(tmp_path).log("no file /home/ursula/mine.npz")
     assert (tmp_path / "log.txt").read_text().endswith(" no file ~/mine.npz\n")
     monkeypatch.setenv("HOME", "/")

@@ -1,4 +1,4 @@
-"""A run that is killed goes on from its checkpoint and ends as if nothing had happened."""
+"""Interrupted runs resume from a checkpoint with the results of an uninterrupted run."""
 
 import os
 import signal
@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import SilentTracker, Stopped, StoppingTracker, learnt, loop, timeless, without_times
+from run_helpers import (
+    InterruptedRunError,
+    SilentTracker,
+    StoppingTracker,
+    drop_seconds,
+    learned_state,
+    read_reproducible,
+    run_to_end,
+)
 
 from benchmarks.config import sweep
 from benchmarks.config.schema import RunConfig
@@ -19,8 +27,8 @@ from benchmarks.records.record import read_record
 from benchmarks.run import main
 
 ROOT = Path(__file__).parent.parent.parent
-# Stages, changed labels and state on clients: all that a checkpoint must hold.
-CELL = [
+# FedCorr has stages, corrected labels and client states, all of which are in a checkpoint.
+OPTIONS = [
     "method=fedcorr",
     "scale=smoke",
     "budget.participations=48",
@@ -30,17 +38,15 @@ CELL = [
 ]
 
 
-def start(folder: Path, *overrides: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "benchmarks.run", *CELL, f"runs_dir={folder}", *overrides]
+def start(runs_dir: Path, *overrides: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "benchmarks.run", *OPTIONS, f"runs_dir={runs_dir}", *overrides]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 120
     while not condition():
-        assert process.poll() is None and time.monotonic() < deadline, (
-            "the run ended before the moment came"
-        )
+        assert process.poll() is None and time.monotonic() < deadline, "the run ended too early"
         time.sleep(0.002)
 
 
@@ -58,12 +64,15 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_killed_process_is_resumed_by_the_same_command(
+def test_same_command_resumes_a_killed_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], configure: Callable[..., RunConfig]
 ) -> None:
-    """Killed before the first checkpoint, in the preprocessing stage, and near the end; in between another process tries the same cell."""
-    config = configure(*CELL, f"runs_dir={tmp_path / 'killed'}")
-    log, command = config.run_dir / "log.txt", [*CELL, f"runs_dir={tmp_path / 'killed'}"]
+    """Killed before the first checkpoint, in the first stage, and near the end.
+
+    While it is stopped, other processes find the run locked.
+    """
+    config = configure(*OPTIONS, f"runs_dir={tmp_path / 'killed'}")
+    log, command = config.run_dir / "log.txt", [*OPTIONS, f"runs_dir={tmp_path / 'killed'}"]
     for moment in ("", "round 8 preprocessing", "round 20 "):
         process = start(tmp_path / "killed")
         wait_for(
@@ -76,7 +85,7 @@ def test_killed_process_is_resumed_by_the_same_command(
         os.kill(process.pid, signal.SIGSTOP)
         if moment == "round 20 ":
             assert main(command) == 2
-            assert "another process is at work on this cell" in capsys.readouterr().err
+            assert "locked by another process" in capsys.readouterr().err
             assert main(["-m", *command, "seed=1"]) == 0
             assert "0 done, 0 diverged, 0 failed, 1 skipped" in capsys.readouterr().out
         process.kill()
@@ -84,19 +93,19 @@ def test_killed_process_is_resumed_by_the_same_command(
         assert read_record(config.run_dir) is None and len(workers) == 2
         deadline = time.monotonic() + 30
         while any(map(is_running, workers)):
-            assert time.monotonic() < deadline, "workers outlive their parent"
+            assert time.monotonic() < deadline, "workers are still running"
             time.sleep(0.01)
     assert main(command) == 0
     resumed = [
-        line.partition("goes on from ")[2]
+        line.partition("resuming from ")[2]
         for line in log.read_text().splitlines()
-        if "goes on from" in line
+        if "resuming from" in line
     ]
     assert len(resumed) >= 2 and int(resumed[-1].split()[-1]) >= 19
 
-    whole = configure(*CELL, f"runs_dir={tmp_path / 'whole'}")
+    whole = configure(*OPTIONS, f"runs_dir={tmp_path / 'whole'}")
     execute_run(whole, SilentTracker(whole.run_dir))
-    assert without_times(config.run_dir) == without_times(whole.run_dir)
+    assert read_reproducible(config.run_dir) == read_reproducible(whole.run_dir)
     assert (config.run_dir / "scene.npz").read_bytes() == (whole.run_dir / "scene.npz").read_bytes()
     assert {path.name for path in config.run_dir.iterdir()} == {
         "record.json",
@@ -123,21 +132,21 @@ def emptied(data: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """What the resumed runs are compared with."""
+    """Results of an uninterrupted run."""
     ((_, config),) = sweep.expand(
         ["scale=smoke", "executor=serial", f"runs_dir={tmp_path_factory.mktemp('runs')}"]
     )
-    run = loop(config)
-    return [timeless(run.curve), learnt(run)]
+    run = run_to_end(config)
+    return [drop_seconds(run.curve), learned_state(run)]
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped, emptied])
 @pytest.mark.parametrize(
     ("files", "first_round"),
     [(["checkpoint.bin"], 3), (["checkpoint.bin", "checkpoint.previous.bin"], 0)],
-    ids=["newest", "both"],
+    ids=["latest", "both"],
 )
-def test_damaged_checkpoint_is_named_and_not_used(
+def test_damaged_checkpoint_is_reported_and_not_used(
     damage: Callable[[bytes], bytes],
     files: list[str],
     first_round: int,
@@ -145,48 +154,52 @@ def test_damaged_checkpoint_is_named_and_not_used(
     whole_run: list[Any],
 ) -> None:
     config = configure("checkpoint.every_seconds=0")
-    with pytest.raises(Stopped):
-        loop(config, stops=[5])  # leaves the checkpoints of rounds 4 and 3
+    with pytest.raises(InterruptedRunError):
+        run_to_end(config, stops=[5])  # The checkpoints are of rounds 4 and 3.
     for name in files:
         path = config.run_dir / name
         path.write_bytes(damage(path.read_bytes()))
-    run = loop(config)
+    run = run_to_end(config)
     lines = run.tracker.lines  # type: ignore[attr-defined]
     for name in files:
         (line,) = (line for line in lines if str(config.run_dir / name) in line)
         assert (
             "is damaged" in line
-            and ("going back to the one before it" if name == "checkpoint.bin" else "starting anew")
+            and (
+                "using the previous"
+                if name == "checkpoint.bin"
+                else "starting from the first round"
+            )
             in line
         )
         assert line in (config.run_dir / "log.txt").read_text()
-    assert ("goes on from round 3" in lines) == (first_round == 3)
-    assert [timeless(run.curve), learnt(run)] == whole_run
+    assert ("resuming from round 3" in lines) == (first_round == 3)
+    assert [drop_seconds(run.curve), learned_state(run)] == whole_run
 
 
-def test_damaged_checkpoint_never_takes_the_place_of_a_whole_one(
+def test_damaged_checkpoint_does_not_replace_an_intact_one(
     configure: Callable[..., RunConfig],
 ) -> None:
-    """The newest is damaged, the run goes on from the one before and is killed while it saves: the whole one is still there."""
+    """A run that resumes from the previous checkpoint is killed before its next save."""
     config = configure("checkpoint.every_seconds=0")
-    with pytest.raises(Stopped):
-        loop(config, stops=[4])
-    newest, previous = config.run_dir / "checkpoint.bin", config.run_dir / "checkpoint.previous.bin"
+    with pytest.raises(InterruptedRunError):
+        run_to_end(config, stops=[4])
+    latest, previous = config.run_dir / "checkpoint.bin", config.run_dir / "checkpoint.previous.bin"
     whole = previous.read_bytes()
-    newest.write_bytes(b"rubbish")
-    with pytest.raises(Stopped):
-        loop(config, stops=[3])
-    assert not newest.exists() and previous.read_bytes() == whole
+    latest.write_bytes(b"rubbish")
+    with pytest.raises(InterruptedRunError):
+        run_to_end(config, stops=[3])
+    assert not latest.exists() and previous.read_bytes() == whole
 
 
-def test_finished_cell_is_left_alone_unless_forced(
+def test_completed_run_is_repeated_only_with_force(
     configure: Callable[..., RunConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = configure()
     command = ["scale=smoke", "executor=serial", f"runs_dir={config.runs_dir}"]
     assert main(command) == 0
     first, times = (
-        without_times(config.run_dir),
+        read_reproducible(config.run_dir),
         {
             path: path.stat().st_mtime_ns
             for path in config.run_dir.iterdir()
@@ -194,20 +207,21 @@ def test_finished_cell_is_left_alone_unless_forced(
         },
     )
     assert main(command) == 0
-    assert "finished before; force=true runs it again" in " ".join(capsys.readouterr().out.split())
+    assert "already completed; use force=true to rerun" in " ".join(capsys.readouterr().out.split())
     assert {path: path.stat().st_mtime_ns for path in times} == times
     assert main([*command, "force=true"]) == 0
     assert all(path.stat().st_mtime_ns > time for path, time in times.items())
-    assert without_times(config.run_dir) == first
+    assert read_reproducible(config.run_dir) == first
 
 
-def test_failed_cell_is_tried_again_from_its_checkpoint(
+def test_failed_run_resumes_from_its_checkpoint(
     configure: Callable[..., RunConfig],
 ) -> None:
     config = configure("checkpoint.every_seconds=0")
     record = execute_run(config, StoppingTracker(config.run_dir, [5]))
-    assert (record["status"], record["reason"], record["summary"]) == ("failed", "Stopped: ", {})
+    assert (record.status, record.reason) == ("failed", "InterruptedRunError: ")
+    assert record.summary is None
     assert read_record(config.run_dir) == record and (config.run_dir / "checkpoint.bin").exists()
     tracker = SilentTracker(config.run_dir)
-    assert execute_run(config, tracker)["status"] == "done"
-    assert "goes on from round 4" in tracker.lines
+    assert execute_run(config, tracker).status == "done"
+    assert "resuming from round 4" in tracker.lines

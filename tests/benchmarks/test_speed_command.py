@@ -78,7 +78,7 @@ def test_training_pass_counts_as_three_forward_passes() -> None:
 def test_rounds_of_clients_with_few_samples() -> None:
     with harness.open_run(*DIGITS, samples=15) as run:
         harness.run_rounds(run, 3)
-        meter = run.fleet.meter
+        meter = run.pool.meter
         assert run.round == 3 and meter.participations == 6
         assert meter.samples_trained == 6 * 15 * 5
 

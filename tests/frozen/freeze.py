@@ -15,7 +15,7 @@ import torch
 ROOT = Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from running import SilentTracker, plain, timeless  # noqa: E402
+from run_helpers import SilentTracker, drop_seconds, to_comparable  # noqa: E402
 
 from benchmarks.config import experiments, sweep  # noqa: E402
 from benchmarks.loop.runner import Run  # noqa: E402
@@ -50,13 +50,14 @@ def digest_of_run(method: str, executor: str, runs_dir: str) -> str:
     ((_, config),) = sweep.expand(overrides)
     run = Run(config, SilentTracker(config.run_dir))
     try:
-        run.loop()
+        run.run()
     finally:
         run.executor.close()
     models = run.method.state.models
     weights = {name: models[name] for name in sorted(models)}
-    labels = {k: run.fleet.labels(k) for k in range(run.fleet.num_clients)}
-    return digest([timeless(run.curve), plain(weights), plain(labels), run.scenario.hash])
+    labels = {k: run.pool.labels(k) for k in range(run.pool.num_clients)}
+    learned = [to_comparable(weights), to_comparable(labels)]
+    return digest([drop_seconds(run.curve), *learned, run.scenario.hash])
 
 
 def run_ids(experiment: str, scale: str) -> list[str]:

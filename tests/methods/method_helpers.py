@@ -40,7 +40,7 @@ def run_local_update(
 
 def train_cohort(run: Run) -> list[Reply]:
     """The replies of the cohort of the current round."""
-    method, pool = run.method, run.fleet
+    method, pool = run.method, run.pool
     ctx = run.context(str(method.stage(run.round)))
     cohort = method.select_clients(pool, ctx)
     return pool.run_task(cohort, method.local_update, method.payload, ctx, participation=True)

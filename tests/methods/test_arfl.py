@@ -29,19 +29,19 @@ def test_aggregation_is_independent_of_sizes_and_keeps_its_input(open_run):
 
 def test_model_with_nan_is_skipped(open_run):
     run = open_run("method=arfl", "federation.clients_per_round=8")
-    run.executor._workshop.method = NanARFL(run.method.params)
+    run.executor.context.method = NanARFL(run.method.params)
     replies = train_cohort(run)
     assert [reply.client_id for reply in replies] == [0, 1, 2, 4, 5, 6, 7]
     run.method.aggregate(replies, run.context("train"))
-    assert run.fleet.meter.dropped_models == 1
+    assert run.pool.meter.dropped_models == 1
     assert torch.isfinite(run.method.state.models["model"]).all()
 
 
 def test_rounds_without_finite_models_keep_the_global_model(open_run):
     run = open_run("method=arfl", "train.lr=1e30", "budget.participations=8")
-    run.loop()
-    assert run.fleet.meter.dropped_models == run.fleet.meter.participations == 8
-    assert torch.equal(run.method.state.models["model"], run.fleet.initial_weights())
+    run.run()
+    assert run.pool.meter.dropped_models == run.pool.meter.participations == 8
+    assert torch.equal(run.method.state.models["model"], run.pool.initial_weights())
 
 
 def test_noisy_minority_gets_smaller_weights(make_client, make_ctx, initial_vector):

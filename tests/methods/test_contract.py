@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from method_helpers import METHODS, every_method
-from running import PLUGIN, PLUGIN_CONF
+from run_helpers import PLUGIN, PLUGIN_CONF
 
 from benchmarks.config import sweep
 from methods.core import registry

@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 import torch
 from method_helpers import METHODS, every_method, find_non_data
-from running import PLUGIN_CONF, Stopped, learnt, loop, plain, timeless
+from run_helpers import (
+    PLUGIN_CONF,
+    InterruptedRunError,
+    drop_seconds,
+    learned_state,
+    run_to_end,
+    to_comparable,
+)
 from torch import Tensor
 
 from benchmarks.config import sweep
@@ -57,7 +64,7 @@ class CheckedExecutor(SerialExecutor):
     """Checks that a task modifies none of its inputs."""
 
     def __init__(self, serial: SerialExecutor):
-        super().__init__(serial._workshop)
+        super().__init__(serial.context)
         self.task_names: set[str] = set()
 
     def run(self, jobs: Sequence[ClientTask | PredictionTask]) -> list[Any]:
@@ -72,16 +79,16 @@ class CheckedExecutor(SerialExecutor):
 
     def _inputs(self, job: ClientTask | PredictionTask) -> dict[str, Any]:
         if isinstance(job, PredictionTask):
-            return {"models": plain(job.models)}
+            return {"models": to_comparable(job.models)}
         self.task_names.add(job.task)
-        context = self._workshop
+        context = self.context
         images = [context.train.images.tensor, context.test.images.tensor]  # type: ignore[attr-defined]
         return {
-            "payload": plain(job.payload),
-            "client state": plain([job.state, job.labels]),
-            "given labels": plain(context.noisy),
-            "data": plain([images, context.parts]),
-            "method": plain(vars(context.method)),
+            "payload": to_comparable(job.payload),
+            "client state": to_comparable([job.state, job.labels]),
+            "given labels": to_comparable(context.all_given_labels),
+            "data": to_comparable([images, context.client_indices]),
+            "method": to_comparable(vars(context.method)),
         }
 
 
@@ -127,12 +134,12 @@ def checked_run(configure: Configure) -> RunMethod:
     def run(method: str) -> Run:
         def check(run: Run) -> None:
             assert isinstance(run.executor, SerialExecutor)
-            run.executor = run.fleet.executor = CheckedExecutor(run.executor)
+            run.executor = run.pool.executor = CheckedExecutor(run.executor)
 
         before = str(np.random.get_state()), random.getstate()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("benchmarks.federation.worker.LocalClient", CheckedClient)
-            finished = loop(configure(method), check)
+            finished = run_to_end(configure(method), check)
         after = str(np.random.get_state()), random.getstate()
         assert after == before, "a global random generator was used"
         return finished
@@ -142,9 +149,9 @@ def checked_run(configure: Configure) -> RunMethod:
 
 def assert_same_run(run: Run, expected: Run) -> None:
     """Learning curve, server state, client states, cost and journal are equal, byte for byte."""
-    assert timeless(run.curve) == timeless(expected.curve)
-    assert learnt(run) == learnt(expected)
-    assert run.fleet.meter == expected.fleet.meter
+    assert drop_seconds(run.curve) == drop_seconds(expected.curve)
+    assert learned_state(run) == learned_state(expected)
+    assert run.pool.meter == expected.pool.meter
     assert run.journal == expected.journal
 
 
@@ -158,7 +165,7 @@ def test_run_is_finite_and_within_budget(info: registry.MethodInfo, checked_run:
     assert all(torch.isfinite(vector).all() for vector in vectors)
     numbers = [value for row in run.curve for value in row.values() if not isinstance(value, str)]
     assert np.isfinite(numbers).all()
-    participations = run.fleet.meter.participations
+    participations = run.pool.meter.participations
     assert run.curve[-1]["participations"] == participations
     budget = run.config.budget.participations
     assert 0 < participations <= method.planned_participations <= budget
@@ -172,7 +179,7 @@ def test_client_tasks_modify_only_reply_and_client(
     executor = checked_run(info.name).executor
     assert isinstance(executor, CheckedExecutor)
     assert "local_update" in executor.task_names
-    assert set(vars(executor._workshop.method)) == {"params"}
+    assert set(vars(executor.context.method)) == {"params"}
 
 
 @every_method
@@ -185,14 +192,14 @@ def test_server_state_is_plain_data(info: registry.MethodInfo, checked_run: RunM
 
 @every_method
 def test_client_states_are_plain_data(info: registry.MethodInfo, checked_run: RunMethod) -> None:
-    assert find_non_data(checked_run(info.name).fleet.states) == []
+    assert find_non_data(checked_run(info.name).pool.states) == []
 
 
 @every_method
 def test_process_executor_gives_same_bytes(
     info: registry.MethodInfo, checked_run: RunMethod, configure: Configure
 ) -> None:
-    parallel = loop(configure(info.name, "executor=processes", "executor.workers=2"))
+    parallel = run_to_end(configure(info.name, "executor=processes", "executor.workers=2"))
     assert_same_run(parallel, checked_run(info.name))
 
 
@@ -204,9 +211,9 @@ def test_resumed_run_gives_same_bytes(
     whole = checked_run(info.name)
     config = configure(info.name, "checkpoint.every_seconds=0")
     for stop in sorted({2, max(2, whole.round // 2), whole.round}):
-        with pytest.raises(Stopped):
-            loop(config, stops=[stop])
-    resumed = loop(config)
+        with pytest.raises(InterruptedRunError):
+            run_to_end(config, stops=[stop])
+    resumed = run_to_end(config)
     assert f"from round {whole.round - 1}" in " ".join(resumed.tracker.lines)  # type: ignore[attr-defined]
     assert_same_run(resumed, whole)
 
@@ -217,8 +224,8 @@ def test_seed_changes_learning_curve(
 ) -> None:
     first = checked_run(info.name).curve[0]
     runs: list[Run] = []
-    with pytest.raises(Stopped):
-        loop(configure(info.name, "seed=2"), runs.append, stops=[first["round"]])
+    with pytest.raises(InterruptedRunError):
+        run_to_end(configure(info.name, "seed=2"), runs.append, stops=[first["round"]])
     assert runs[0].curve[0]["round"] == first["round"]
     assert runs[0].curve[0]["loss"] != first["loss"]
 
@@ -238,8 +245,8 @@ def test_training_is_independent_of_clean_labels(
             statistic[:] = 1
         noise.transition[:] = 0
 
-    run, falsified = checked_run(info.name), loop(configure(info.name), falsify_truth)
-    assert learnt(falsified) == learnt(run)
+    run, falsified = checked_run(info.name), run_to_end(configure(info.name), falsify_truth)
+    assert learned_state(falsified) == learned_state(run)
     assert drop_truth_scores(falsified.curve) == drop_truth_scores(run.curve)
     assert falsified.curve[-1].get("memorised/true") != run.curve[-1]["memorised/true"]
 
@@ -248,7 +255,7 @@ def drop_truth_scores(curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A learning curve without times and without metrics that use clean labels."""
     return [
         {name: value for name, value in row.items() if not name.startswith(TRUTH_METRIC_PREFIXES)}
-        for row in timeless(curve)
+        for row in drop_seconds(curve)
     ]
 
 
@@ -261,8 +268,8 @@ def test_fedavg_equivalent_params(info: registry.MethodInfo, configure: Configur
     params = info.cls.fedavg_equivalent_params or {}
     config = configure(info.name, *(f"method.{k}={str(v).lower()}" for k, v in params.items()))
     fedavg_config = dataclasses.replace(config, method=Component(FedAvg.name, NoParams()))
-    run, fedavg = loop(config), loop(fedavg_config)
-    assert plain(run.method.eval_models()) == plain(fedavg.method.eval_models())
+    run, fedavg = run_to_end(config), run_to_end(fedavg_config)
+    assert to_comparable(run.method.eval_models()) == to_comparable(fedavg.method.eval_models())
     for name in ("round", "participations", "accuracy", "loss", "samples_trained"):
         assert [row[name] for row in run.curve] == [row[name] for row in fedavg.curve]
 
@@ -273,7 +280,7 @@ def test_huge_learning_rate_gives_status_diverged(
 ) -> None:
     """Or a finite model, if the method skips diverged updates."""
     try:
-        run = loop(configure(info.name, "train.lr=1e12"))
+        run = run_to_end(configure(info.name, "train.lr=1e12"))
     except DivergenceError as error:
         assert re.match(r"round \d+ \(\w+\): ", str(error))
     else:

@@ -87,8 +87,8 @@ def test_two_models_are_kept_and_the_first_is_evaluated(open_run):
 
 def test_diagnosis_uses_the_selection(open_run):
     run = open_run("method=coteaching")
-    run.fleet.states[3] = {"picked": torch.arange(int(run.fleet.client_sizes[3])) > 1}
-    noisy = run.method.diagnose(run.fleet).noisy_samples
+    run.pool.states[3] = {"picked": torch.arange(int(run.pool.client_sizes[3])) > 1}
+    noisy = run.method.diagnose(run.pool).noisy_samples
     assert list(noisy) == [3] and noisy[3].nonzero()[0].tolist() == [0, 1]
 
 

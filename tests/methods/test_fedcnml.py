@@ -130,7 +130,7 @@ def test_sample_weights():
 @pytest.fixture
 def vectors(open_run):
     """Two models with different weights."""
-    pool = open_run("method=fedcnml").fleet
+    pool = open_run("method=fedcnml").pool
     return {"a": pool.initial_weights(0), "b": pool.initial_weights(1)}
 
 

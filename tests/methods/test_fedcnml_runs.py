@@ -106,7 +106,7 @@ def test_invalid_parameters(params):
 
 def advance(run):
     """One round, as in the round loop."""
-    method, pool = run.method, run.fleet
+    method, pool = run.method, run.pool
     ctx = run.context(method.stage(run.round))
     ids = method.select_clients(pool, ctx)
     method.before_round(pool, ids, ctx)
@@ -119,7 +119,7 @@ def advance(run):
 
 def predict(run, vector, client_id):
     """Class probabilities of a model for the samples of a client."""
-    model = FlatModel(run.executor._workshop.build_module()).eval().load(vector)
+    model = FlatModel(run.executor.context.build_module()).eval().load(vector)
     images = run.dataset.train.fetch(torch.from_numpy(run.scenario.client_indices[client_id]))
     with torch.no_grad():
         return model(run.dataset.views(images, "plain", None)).softmax(1)
@@ -129,17 +129,17 @@ def test_scores_are_accuracies_on_labels_of_others(open_run):
     run = open_run(*FAST)
     _, replies = advance(run)
     vectors = [reply.models["a"] for reply in replies]
-    scores = run.method._mutual_scores(run.fleet, vectors, run.context("scoring"))
+    scores = run.method._mutual_scores(run.pool, vectors, run.context("scoring"))
     assert np.isnan(np.diagonal(scores)).all()
     for p, q in ((0, 1), (1, 0), (7, 3)):
-        correct = predict(run, vectors[q], p).argmax(1) == run.fleet.labels(p)
+        correct = predict(run, vectors[q], p).argmax(1) == run.pool.labels(p)
         assert scores[p, q] == pytest.approx(correct.double().mean().item())
 
 
 @pytest.mark.parametrize("samples", [0, 20])
 def test_scores_do_not_depend_on_models_per_call(open_run, monkeypatch, samples):
     run = open_run(*FAST, f"method.scoring_samples={samples}")
-    method, pool, ctx = run.method, run.fleet, run.context("scoring")
+    method, pool, ctx = run.method, run.pool, run.context("scoring")
     vectors = [pool.initial_weights(i) for i in range(8)]
     scores = method._mutual_scores(pool, vectors, ctx)
     assert pool.meter.samples_scored == (8 * samples or pool.client_sizes.sum())
@@ -154,7 +154,7 @@ def test_scores_do_not_depend_on_models_per_call(open_run, monkeypatch, samples)
 
 def test_scoring_does_not_change_global_models(open_run):
     run = open_run(*FAST)
-    method, pool = run.method, run.fleet
+    method, pool = run.method, run.pool
     ids, _ = advance(run)
     assert list(ids) == list(range(8))
     for i, name in enumerate("ab"):
@@ -180,14 +180,14 @@ def test_cutoffs_use_reported_divergences(open_run, statistics):
     for i, vector in enumerate(vectors):
         divergences = torch.cat(
             [
-                jensen_shannon(predict(run, vector, k).gather(1, run.fleet.labels(k)[:, None]))
+                jensen_shannon(predict(run, vector, k).gather(1, run.pool.labels(k)[:, None]))
                 for k in reporting
             ]
         ).numpy()
         expected = divergence_cutoff(divergences.mean(), divergences.min(), 5.0, 0.7)
         cutoff = run.method.state.shared["cutoffs"][i]
         assert cutoff == pytest.approx(float(expected), rel=1e-6)
-    assert all(set(run.fleet.state(k)) == {"noisy"} for k in ids)
+    assert all(set(run.pool.state(k)) == {"noisy"} for k in ids)
 
 
 # Whole runs
@@ -204,7 +204,7 @@ def test_cost_of_run(run_small):
     assert record["status"] == "done"
     assert (cost["participations"], cost["contacts"]) == (20, 16)
     assert (cost["models_down"], cost["models_up"]) == (8 + 56 + 24, 8 + 24)
-    journal = (record["folder"] / "journal.jsonl").read_text().splitlines()
+    journal = (record["run_dir"] / "journal.jsonl").read_text().splitlines()
     assert [json.loads(line)["stage"] for line in journal] == ["scoring"]
     method_scores = {f"method/{name}" for name in ("cutoff_a", "cutoff_b", "triplet_active")}
     assert method_scores | {"clients/auroc", "samples/recall"} <= set(record["scores"])
@@ -233,7 +233,7 @@ def test_mu2_of_zero_equals_c1(run_small):
     curves = []
     for override in ("method.mu2=0", "method.ablation=c1"):
         record = run_small(*FAST, override, "budget.participations=8")
-        with open(record["folder"] / "curve.csv", newline="") as file:
+        with open(record["run_dir"] / "curve.csv", newline="") as file:
             curves.append([(row["accuracy"], row["loss"]) for row in csv.DictReader(file)])
     assert curves[0] == curves[1]
     assert len(curves[0]) == 2

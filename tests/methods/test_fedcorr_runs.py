@@ -22,12 +22,12 @@ FEDAVG_EQUIVALENT = [
 
 
 def read_journal(record):
-    lines = (record["folder"] / "journal.jsonl").read_text().splitlines()
+    lines = (record["run_dir"] / "journal.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
 def read_curve(record):
-    with open(record["folder"] / "curve.csv", newline="") as file:
+    with open(record["run_dir"] / "curve.csv", newline="") as file:
         return [(row["accuracy"], row["loss"]) for row in csv.DictReader(file)]
 
 
@@ -41,7 +41,7 @@ def test_iteration_selects_every_client_once(open_run):
     for iteration in range(2):
         cohorts = []
         for run.round in range(8 * iteration, 8 * iteration + 8):
-            cohorts.append(run.method.select_clients(run.fleet, run.context("preprocessing")))
+            cohorts.append(run.method.select_clients(run.pool, run.context("preprocessing")))
         assert all(len(ids) == 1 for ids in cohorts)
         orders.append([k for ids in cohorts for k in ids])
         assert sorted(orders[-1]) == list(range(8))
@@ -54,7 +54,7 @@ def test_cohorts_without_fraction_scheduling(open_run):
     )
     cohorts = []
     for run.round in range(3):
-        cohorts.append(run.method.select_clients(run.fleet, run.context("preprocessing")))
+        cohorts.append(run.method.select_clients(run.pool, run.context("preprocessing")))
     assert [len(ids) for ids in cohorts] == [3, 3, 2]
     assert sorted(k for ids in cohorts for k in ids) == list(range(8))
 
@@ -70,13 +70,13 @@ def test_finetuning_selects_clients_up_to_kappa(open_run, levels, cohort):
     run = open_run("method=fedcorr")
     run.method.state.noise_levels[:] = levels
     run.round = 16
-    assert run.method.select_clients(run.fleet, run.context("finetuning")) == cohort
+    assert run.method.select_clients(run.pool, run.context("finetuning")) == cohort
 
 
 def test_noisy_clients_and_levels_after_iteration(open_run):
     """Clients with an odd number have a high LID. About 3 of 5 of their losses are high."""
     run = open_run("method=fedcorr", "method.correction=false")
-    method, pool = run.method, run.fleet
+    method, pool = run.method, run.pool
     method.state.lid[:] = [1.0, 9.0, 1.1, 9.1, 1.2, 9.2, 1.3, 9.3]
     method.state.cumulative_lid[:] = 1.0
     losses = torch.tensor([2.4, 2.41, 2.39, 1.5, 1.51]).repeat(1000)
@@ -95,7 +95,7 @@ def test_noisy_clients_and_levels_after_iteration(open_run):
     is_high = (losses[: pool.client_sizes[3]] > 2).numpy()
     assert np.array_equal(diagnosis.noisy_samples[3], is_high)
     assert pool.meter.models_down == 0  # Without correction, clients need no model.
-    assert not pool.changed_labels
+    assert not pool.relabeled
 
 
 @pytest.mark.parametrize(("stage2", "relabeled"), [("lid_noisy", [1, 2]), ("kappa", [2])])
@@ -105,8 +105,8 @@ def test_clients_relabeled_after_finetuning(open_run, stage2, relabeled):
     run.method.state.noisy = [1, 2]
     run.method.state.noise_levels[2] = 0.5
     run.round = run.method.schedule.rounds_before_training - 1
-    run.method.after_round(run.fleet, run.context("finetuning"))
-    assert sorted(run.fleet.changed_labels) == relabeled
+    run.method.after_round(run.pool, run.context("finetuning"))
+    assert sorted(run.pool.relabeled) == relabeled
 
 
 # Whole runs
@@ -150,7 +150,7 @@ def test_each_component_can_be_disabled(run_small, component):
     disabled = (f"method.{component}=false", "method.theta=0.0", "budget.participations=24")
     record = run_small("method=fedcorr", *FAST, *disabled)
     assert record["status"] == "done"
-    curve = (record["folder"] / "curve.csv").read_text()
+    curve = (record["run_dir"] / "curve.csv").read_text()
     assert ("finetuning" in curve) == (component != "finetuning")
     assert ("training" in curve) == (component != "usual_training")
     if component == "correction":
@@ -168,7 +168,7 @@ def test_profile_of_paper_runs(run_small):
 @pytest.mark.parametrize("final", ["feddyn", "median", "poc", "fedprox"])
 def test_delegate_starts_from_finetuned_model(open_run, final):
     run = open_run("method=fedcorr", f"method.final={final}")
-    method, pool = run.method, run.fleet
+    method, pool = run.method, run.pool
     method.state.models["model"] += 1.0
     before = method.state.models["model"].clone()
     run.round = method.schedule.rounds_before_training

@@ -84,7 +84,7 @@ def test_h_is_the_mean_of_g_over_all_clients(open_run):
     for _ in range(3):
         run.method.aggregate(train_cohort(run), run.context("train"))
         run.round += 1
-    gradients = [run.fleet.state(k)["g"] for k in run.fleet.states]
+    gradients = [run.pool.state(k)["g"] for k in run.pool.states]
     assert 3 <= len(gradients) <= 8
     assert torch.allclose(run.method.state.h, torch.stack(gradients).sum(0) / 8, atol=1e-6)
 

@@ -174,7 +174,7 @@ def test_retraining_starts_once_from_new_weights(open_run):
     run = open_run("method=jointopt", *shares)
     method, models = run.method, []
     for run.round in range(7):
-        method.before_round(run.fleet, [], run.context(method.stage(run.round)))
+        method.before_round(run.pool, [], run.context(method.stage(run.round)))
         models.append(method.state.models["model"])
     assert all(model is models[0] for model in models[:5])
     assert not torch.equal(models[5], models[0])

@@ -263,13 +263,13 @@ def test_tiny_clients(labels, make_client, make_ctx, initial_vector):
 def test_diagnosis_uses_the_ensembles(open_run):
     """The ensemble of client 2 predicts class 7. Other clients have no ensemble."""
     run = open_run("method=lsg")
-    assert not run.method.diagnose(run.fleet).noisy_samples
-    ensemble = torch.zeros(int(run.fleet.client_sizes[2]), 10)
+    assert not run.method.diagnose(run.pool).noisy_samples
+    ensemble = torch.zeros(int(run.pool.client_sizes[2]), 10)
     ensemble[:, 7] = 1.0
-    run.fleet.states[2] = {"ensemble": ensemble, "epochs": 1}
-    diagnosis = run.method.diagnose(run.fleet)
+    run.pool.states[2] = {"ensemble": ensemble, "epochs": 1}
+    diagnosis = run.method.diagnose(run.pool)
     assert list(diagnosis.labels) == [2] and (diagnosis.labels[2] == 7).all()
-    assert (diagnosis.noisy_samples[2] == (run.fleet.labels(2).numpy() != 7)).all()
+    assert (diagnosis.noisy_samples[2] == (run.pool.labels(2).numpy() != 7)).all()
 
 
 def test_record_has_scores_of_the_diagnosis(run_small):

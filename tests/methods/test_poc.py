@@ -13,17 +13,17 @@ from methods.toolkit.losses import cross_entropy
 
 def losses_of_all(run) -> np.ndarray:
     """Loss of each client under the global model, computed without client tasks."""
-    model = run.executor._workshop.lend().load(run.method.state.models["model"]).eval()
+    model = run.executor.context.acquire_model().load(run.method.state.models["model"]).eval()
     losses = []
     for k, part in enumerate(run.scenario.client_indices):
         images = run.dataset.views(run.dataset.train.fetch(torch.from_numpy(part)), "plain", None)
         with torch.no_grad():
-            losses.append(float(cross_entropy(model(images), run.fleet.labels(k))))
+            losses.append(float(cross_entropy(model(images), run.pool.labels(k))))
     return np.array(losses)
 
 
 def select(run):
-    return run.method.select_clients(run.fleet, run.context("train"))
+    return run.method.select_clients(run.pool, run.context("train"))
 
 
 def test_fewer_candidates_than_clients_per_round():
@@ -52,10 +52,10 @@ def test_all_clients_as_candidates(open_run, d):
     losses = losses_of_all(run)
     assert len(set(losses)) == 8
     assert select(run) == sorted(np.argsort(-losses)[:3].tolist())
-    meter = run.fleet.meter
-    assert (meter.contacts, meter.participations) == (8, 0)
+    meter = run.pool.meter
+    assert (meter.queries, meter.participations) == (8, 0)
     assert (meter.models_down, meter.models_up) == (8, 0)
-    assert meter.samples_scored == run.fleet.client_sizes.sum()
+    assert meter.samples_scored == run.pool.client_sizes.sum()
 
 
 def test_cohort_has_the_largest_losses_of_the_candidates(open_run):
@@ -69,7 +69,7 @@ def test_cohort_has_the_largest_losses_of_the_candidates(open_run):
         assert len(set(cohort)) == 2
         assert (losses < losses[cohort].min()).sum() >= 2
     assert len(cohorts) > 3
-    assert run.fleet.meter.contacts == 12 * 4
+    assert run.pool.meter.queries == 12 * 4
 
 
 def test_candidates_are_sampled_by_size(open_run):
@@ -87,7 +87,7 @@ def test_candidates_are_sampled_by_size(open_run):
     counts = np.zeros(8)
     for run.round in range(160):
         counts[select(run)] += 1
-    expected = 160 * run.fleet.client_sizes / run.fleet.client_sizes.sum()
+    expected = 160 * run.pool.client_sizes / run.pool.client_sizes.sum()
     assert ((counts - expected) ** 2 / expected).sum() < 24.3
     assert ((counts - 20) ** 2 / 20).sum() > 24.3
 

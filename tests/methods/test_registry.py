@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import PLUGIN
+from run_helpers import PLUGIN
 
 import methods
 from methods.core import registry

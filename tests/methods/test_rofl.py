@@ -216,7 +216,7 @@ def test_tiny_clients(make_client, make_ctx, initial_vector, labels, round):
 def test_two_rounds_on_digits(open_run):
     """A fifth of each batch is dropped in the second round."""
     run = open_run("method=rofl", "noise.rho=0.6", "noise.tau=0.5")
-    method, pool = run.method, run.fleet
+    method, pool = run.method, run.pool
     trained = set()
     for run.round in range(2):
         replies = train_cohort(run)
@@ -229,7 +229,7 @@ def test_two_rounds_on_digits(open_run):
     assert set(diagnosis.noisy_samples) == set(diagnosis.labels) == trained
     assert all(len(diagnosis.labels[k]) == pool.client_sizes[k] for k in trained)
     assert all(0.19 < diagnosis.noisy_samples[k].mean() < 0.25 for k in cohort)
-    assert not pool.changed_labels
+    assert not pool.relabeled
 
 
 @pytest.mark.parametrize(

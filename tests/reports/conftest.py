@@ -43,6 +43,8 @@ def write_run(frozen_conf: None, tmp_path: Path) -> Callable[..., Path]:
             "summary": {"best": best, "last10": best, "final": best},
             "scores": {},
             "cost": {"participations": 100},
+            "rounds": 10,
+            "time": {"seconds_method": 10.0},
             **changes,
         }
         folder.mkdir(parents=True)

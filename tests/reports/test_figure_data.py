@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from figure_runs import FEDCORR, write_run
 
-from methods.core.errors import UserError
+from benchmarks.records.readers import read_journal, read_scenario
 from reports.figures import accuracy, select
 from reports.figures.extract import (
     curve_band,
@@ -19,8 +19,6 @@ from reports.figures.extract import (
     mixture_densities,
     noise_estimate,
     rank_methods,
-    read_journal,
-    read_scenario,
     row_percentages,
     sort_by_size,
     stage_ends,
@@ -163,8 +161,3 @@ def test_combinations_need_a_method_alone_and_after_fedcorr(tmp_path):
     found = accuracy.combinations(rows(tmp_path))
     names = {key: [row["run_id"] for row in group] for key, group in found.items()}
     assert names == {("feddyn", False): ["fedcorr-000"], ("feddyn", True): ["feddyn-003"]}
-
-
-def test_missing_scenario_is_a_user_error(tmp_path):
-    with pytest.raises(UserError, match=r"scene\.npz: missing; excluded$"):
-        read_scenario(tmp_path)

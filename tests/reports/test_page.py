@@ -29,7 +29,7 @@ def test_damaged_records_are_reported(tmp_path, frozen_conf, capsys):
     printed, text = capsys.readouterr(), out.read_text()
     assert f"-> {out}" in printed.out
     for warnings in (printed.err, text):
-        assert "bad-half-written/record.json is damaged" in warnings
+        assert "bad-half-written/record.json: not a valid JSON" in warnings
     assert str(RECORDS) not in text and "/root/" not in text
     assert "fedcorr-iid-s1" in text
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from fake_runs import make_unfinished, set_status, write_sweep
 
-from reports.figures.extract import read_scenario
+from benchmarks.records.readers import read_scenario
 from reports.page import collect, traces
 from reports.page.rerun import rerun, to_override_value
 

@@ -180,12 +180,12 @@ def test_skipped_figures_are_reported(tmp_path, capsys):
     assert main([names, f"runs={runs}", f"out={tmp_path / 'out'}"]) == 0
     printed = capsys.readouterr()
     assert printed.out.split()[0] == "fedcorr_figure3"
-    prefix = f"fedcorr_figure3 laptop: {runs}"
+    prefix = f"fedcorr_figure3 laptop: cannot read {runs}"
     assert printed.err.splitlines() == [
         "lsg_figure5 laptop: skipped: no setting has runs of lsg with two values of method.lambda_",
         "fedcnml_figure2 laptop: skipped: no run of fedcnml with eta in its journal",
-        f"{prefix}/fedcorr-002/journal.jsonl: damaged (JSONDecodeError); excluded",
-        f"{prefix}/fedcorr-001/scene.npz: damaged (BadZipFile); excluded",
+        f"{prefix}/fedcorr-002/journal.jsonl: JSONDecodeError",
+        f"{prefix}/fedcorr-001/scene.npz: BadZipFile",
     ]
 
 

@@ -1,0 +1,59 @@
+"""Checks before a run starts, so that an invalid run stops a sweep before its first run."""
+
+from collections.abc import Sequence
+
+from benchmarks import data, models
+from benchmarks.config.labels import run_label
+from benchmarks.config.schema import RunConfig
+from benchmarks.config.sweep import Cell
+from benchmarks.scenario.scenario import build_scenario
+from methods.core import registry
+from methods.core.contract import Method, TaskSpec
+from methods.core.errors import UserError
+from methods.core.flat_model import FlatModel
+
+
+def build_method(config: RunConfig, dataset: data.Dataset) -> tuple[Method, TaskSpec]:
+    """Build the method and its TaskSpec. Raises UserError if the task is not supported."""
+    method = registry.build(config.method.name, vars(config.method.params))
+    model = FlatModel(
+        models.build(config.model.name, dataset.num_classes, dataset.shape, config.model.params)
+    )
+    spec = TaskSpec(
+        dataset=config.dataset.name,
+        shape=dataset.shape,
+        num_classes=dataset.num_classes,
+        num_clients=config.federation.num_clients,
+        clients_per_round=config.federation.clients_per_round,
+        participations=config.budget.participations,
+        feature_dim=int(model.module.feature_dim),  # type: ignore[arg-type]
+        num_trainable=model.num_trainable,
+    )
+    method.validate(spec)
+    return method, spec
+
+
+def validate_runs(runs: Sequence[Cell]) -> None:
+    """Load every distinct dataset, build every distinct scenario and method, and train nothing."""
+    datasets: dict[str, data.Dataset] = {}
+    checked: set[str] = set()
+    for overrides, config in runs:
+        try:
+            _validate(config, datasets, checked)
+        except UserError as error:
+            suffix = f" (run {run_label(overrides)})" if len(runs) > 1 else ""
+            raise UserError(f"{error}{suffix}") from error
+
+
+def _validate(config: RunConfig, datasets: dict[str, data.Dataset], checked: set[str]) -> None:
+    key = repr(config.dataset)
+    if key not in datasets:
+        datasets[key] = data.load(config.dataset.name, config.data_dir, config.dataset.params)
+    dataset = datasets[key]
+    components = (config.dataset, config.model, config.partition, config.noise)
+    scenario_key = repr((*components, config.federation, config.seed))
+    if scenario_key not in checked:
+        models.validate_model(config.model.name, dataset.shape, config.model.params)
+        build_scenario(config, dataset)
+        checked.add(scenario_key)
+    build_method(config, dataset)

@@ -1,0 +1,50 @@
+"""Sections of the run record that are computed at the end of a run."""
+
+import resource
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.records.record import ScenarioSection, Summary
+from benchmarks.scenario.scenario import Scenario
+
+NUM_LAST_EVALUATIONS = 10  # of `last10`; LSG's tables use the last ten rounds
+Curve = Sequence[Mapping[str, Any]]
+
+
+def summarize_accuracy(curve: Curve) -> Summary | None:
+    """Best, last and mean late accuracy; None without an evaluation."""
+    if not curve:
+        return None
+    accuracies = [row["accuracy"] for row in curve]
+    best = int(np.argmax(accuracies))
+    return Summary(
+        best=accuracies[best],
+        best_round=curve[best]["round"],
+        last10=float(np.mean(accuracies[-NUM_LAST_EVALUATIONS:])),
+        final=accuracies[-1],
+    )
+
+
+def last_metrics(curve: Curve) -> dict[str, float]:
+    """Last value of every diagnostics metric. Non-finite values are dropped: JSON has none."""
+    latest = {name: value for row in curve for name, value in row.items() if "/" in name}
+    return {name: value for name, value in latest.items() if np.isfinite(value)}
+
+
+def describe_scenario(scenario: Scenario) -> ScenarioSection:
+    noise, sizes = scenario.noise, scenario.client_sizes
+    return ScenarioSection(
+        hash=scenario.hash,
+        noise_convention=noise.convention,
+        noise_rate=float(noise.flipped[np.concatenate(scenario.client_indices)].mean()),
+        noisy_clients=int((noise.client_level > 0).sum()),
+        client_sizes=[int(sizes.min()), int(sizes.max())],
+    )
+
+
+def peak_memory_mb() -> int:
+    """Peak memory of this process plus that of its largest finished worker."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(resource.getrusage(kind).ru_maxrss for kind in kinds) // 1024

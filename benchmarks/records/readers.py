@@ -1,0 +1,59 @@
+"""Readers of the other files of a run directory. Unreadable files are one-line user errors."""
+
+import io
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.records.files import CURVE_FILE, JOURNAL_FILE, SCENARIO_FILE
+from methods.core.errors import UserError
+
+
+def read_curve(run_dir: Path) -> pd.DataFrame:
+    """Learning curve, one row per evaluation: round, stage, participations, accuracy, metrics."""
+    path = run_dir / CURVE_FILE
+    try:
+        curve = pd.read_csv(path)
+    except (ValueError, OSError) as error:
+        raise _unreadable(path, error) from error
+    for column in ("round", "participations", "accuracy"):
+        if column not in curve:
+            raise UserError(f"cannot read {path}: no column {column}")
+        if curve[column].isna().any() or not pd.api.types.is_numeric_dtype(curve[column]):
+            raise UserError(f"cannot read {path}: column {column} has values that are not numbers")
+    return curve
+
+
+def read_journal(run_dir: Path) -> list[dict[str, Any]]:
+    """Diagnostics journal, one entry per evaluation with arrays; empty if there is no file."""
+    path = run_dir / JOURNAL_FILE
+    try:
+        entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except FileNotFoundError:
+        return []
+    except (ValueError, RecursionError, OSError) as error:
+        raise _unreadable(path, error) from error
+    if not all(isinstance(entry, dict) for entry in entries):
+        raise UserError(f"cannot read {path}: a line is not a JSON object")
+    return entries
+
+
+def read_scenario(run_dir: Path) -> dict[str, np.ndarray]:
+    """Arrays of the scenario that figures show."""
+    path = run_dir / SCENARIO_FILE
+    names = ("clean_counts", "client_rate", "client_level", "transition")
+    try:
+        with np.load(io.BytesIO(path.read_bytes())) as file:
+            return {name: file[name] for name in names}
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> UserError:
+    reason = "no such file" if isinstance(error, FileNotFoundError) else type(error).__name__
+    return UserError(f"cannot read {path}: {reason}")

@@ -1,0 +1,187 @@
+"""Terminal tables of runs: dry run, results of a sweep, summary of one run."""
+
+from collections.abc import Sequence
+
+import yaml
+from rich.table import Table
+
+from benchmarks.config.labels import identifying_overrides, run_label, run_title
+from benchmarks.config.schema import RunConfig, to_plain_data
+from benchmarks.config.sweep import Cell
+from benchmarks.records.estimates import estimate, format_total, load_timed_records
+from benchmarks.records.files import LOG_FILE
+from benchmarks.records.record import FINAL_STATUSES, Record, read_record
+from benchmarks.terminal.console import make_console
+from methods.core.errors import UserError
+
+RESULT_COLUMNS = (
+    "status",
+    "best %",
+    "last 10 %",
+    "noisy-client F1",
+    "label accuracy %",
+    "participations",
+    "time [s]",
+)
+LOCKED = "locked by another process"
+
+
+def status_line(record: Record) -> str:
+    """The last line of a run in the terminal and in the log."""
+    if record.summary is None:
+        return f"{record.status}: {record.reason}"
+    best, last = _percent(record.summary.best), _percent(record.summary.last10)
+    return f"done: best {best}, last 10 {last}, {record.time.seconds:.1f} s"
+
+
+def finished_run_ids(runs: Sequence[Cell]) -> set[str]:
+    """Runs with a final record, which are skipped."""
+    return {
+        config.run_id
+        for _, config in runs
+        if not config.force and _status(config) in FINAL_STATUSES
+    }
+
+
+def print_planned_runs(runs: Sequence[Cell], finished: set[str]) -> None:
+    """List the runs of a sweep with their status and estimated time.
+
+    `~` marks an approximate estimate; `?` means that no comparable run has finished.
+    """
+    records = load_timed_records(runs[0][1].runs_dir)
+    pending = [config for _, config in runs if config.run_id not in finished]
+    times = {config.run_id: estimate(config, records) for config in pending}
+    remaining = f", {format_total(times.values())} remaining" if times else ""
+    table = Table(
+        "run",
+        "status",
+        "estimated time",
+        "run directory",
+        title=f"{len(runs)} runs, {len(finished)} done{remaining}",
+    )
+    for overrides, config in runs:
+        time = "" if config.run_id in finished else str(times[config.run_id] or "?")
+        table.add_row(run_label(overrides), _status(config), time, str(config.run_dir))
+    make_console().print(table)
+
+
+def print_results_table(runs: Sequence[Cell], finished: set[str]) -> int:
+    """Print one row per run, and the reasons of unsuccessful runs.
+
+    `finished` are the runs that an earlier command completed. Returns exit code 1 if a run failed.
+    """
+    keys = _varied_keys(runs)
+    counts = {"done": 0, "diverged": 0, "failed": 0, "skipped": 0}
+    rows: list[list[str]] = []
+    reasons: list[str] = []
+    for overrides, config in runs:
+        record = read_record(config.run_dir)
+        status = record.status if record else "skipped"
+        if config.run_id in finished:
+            counts["skipped"] += 1
+            shown = f"{status} (earlier run)"
+        else:
+            counts[status] += 1
+            shown = status
+            if status != "done":
+                reason = f"{record.reason} ({config.run_dir / LOG_FILE})" if record else LOCKED
+                reasons.append(f"{run_label(overrides)}: {status}: {reason}")
+        values = dict(text.split("=", 1) for text in overrides)
+        rows.append([*(values.get(key, "") for key in keys), shown, *_result_columns(record)])
+    columns = [*keys, *RESULT_COLUMNS]
+    used = [i for i in range(len(columns)) if any(row[i] != "-" for row in rows)]
+    title = "Test accuracy: best and mean of the last 10 evaluations"
+    table = Table(*(columns[i] for i in used), title=title)
+    for row in rows:
+        table.add_row(*(row[i] for i in used))
+    console = make_console()
+    console.print(table)
+    total = ", ".join(f"{count} {status}" for status, count in counts.items())
+    console.print(f"{total}; records in {runs[0][1].runs_dir}/", highlight=False)
+    for line in reasons:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    return 1 if counts["failed"] else 0
+
+
+def print_configurations(runs: Sequence[Cell]) -> None:
+    for _, config in runs:
+        print(yaml.safe_dump(to_plain_data(config), sort_keys=False))
+
+
+def print_run_summary(config: RunConfig, is_earlier: bool) -> int:
+    """Print the summary of one run. Returns exit code 1 unless its status is `done`."""
+    record = read_record(config.run_dir)
+    if record is None:
+        raise UserError(f"cannot execute {config.run_dir}: {LOCKED}; wait until it has finished")
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    table.add_row("run", run_title(config))
+    table.add_row("status", f"{record.status}: {record.reason}".removesuffix(": "))
+    for name, text in _summary_rows(record):
+        table.add_row(name, text)
+    note = " (already completed; use force=true to rerun)" if is_earlier else ""
+    table.add_row("run directory", f"{config.run_dir}{note}")
+    make_console().print(table)
+    return 0 if record.status == "done" else 1
+
+
+def _summary_rows(record: Record) -> list[tuple[str, str]]:
+    rows = []
+    if summary := record.summary:
+        best, last = _percent(summary.best), _percent(summary.last10)
+        text = f"best {best} (round {summary.best_round}), mean of last 10 {last}"
+        rows.append(("test accuracy", f"{text}, final {_percent(summary.final)}"))
+    names = {"precision": "precision", "recall": "recall", "f1": "F1"}
+    metrics = {shown: record.metrics.get(f"clients/{name}") for name, shown in names.items()}
+    found = [f"{shown} {value:.3f}" for shown, value in metrics.items() if value is not None]
+    rows.append(("noisy clients", ", ".join(found) or "not estimated by this method"))
+    if accuracy := _label_accuracy(record):
+        given, corrected = map(_percent, accuracy)
+        rows.append(("label accuracy", f"{given} given, {corrected} after correction"))
+    cost = record.cost
+    text = f"{cost.participations} participations, {cost.samples_trained} samples trained"
+    megabytes = (cost.bytes_down + cost.bytes_up) / 1e6
+    text += f", {megabytes:.1f} MB transferred, {record.time.seconds:.1f} s"
+    return [*rows, ("cost", text)]
+
+
+def _result_columns(record: Record | None) -> list[str]:
+    """Values of RESULT_COLUMNS after the status; `-` where there is none."""
+    if record is None:
+        return ["-"] * (len(RESULT_COLUMNS) - 1)
+    summary, f1 = record.summary, record.metrics.get("clients/f1")
+    accuracy = _label_accuracy(record)
+    return [
+        f"{100 * summary.best:.2f}" if summary else "-",
+        f"{100 * summary.last10:.2f}" if summary else "-",
+        "-" if f1 is None else f"{f1:.3f}",
+        f"{100 * accuracy[0]:.1f} -> {100 * accuracy[1]:.1f}" if accuracy else "-",
+        str(record.cost.participations),
+        f"{record.time.seconds:.1f}",
+    ]
+
+
+def _label_accuracy(record: Record) -> tuple[float, float] | None:
+    """Accuracy of the given and of the corrected labels."""
+    metrics = record.metrics
+    if "labels/accuracy_after" not in metrics:
+        return None
+    return metrics["labels/accuracy_before"], metrics["labels/accuracy_after"]
+
+
+def _status(config: RunConfig) -> str:
+    record = read_record(config.run_dir)
+    return "pending" if record is None else record.status
+
+
+def _varied_keys(runs: Sequence[Cell]) -> list[str]:
+    """Keys whose values differ between runs; all keys if none differs."""
+    values: dict[str, set[str]] = {}
+    for overrides, _ in runs:
+        for text in identifying_overrides(overrides):
+            key, _, value = text.partition("=")
+            values.setdefault(key, set()).add(value)
+    return [key for key, found in values.items() if len(found) > 1] or list(values)
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f} %"
