@@ -199,15 +199,15 @@ def test_resume_in_final_stage(run_small, monkeypatch, tmp_path):
         *("budget.participations=36", "checkpoint.every_seconds=0"),
     ]
     whole = run_small(*overrides, f"runs_dir={tmp_path / 'whole'}")
-    advance = Tracker.advance
+    on_round = Tracker.on_round
 
     def fail(tracker, round, stage, *rest):
         if round == whole["rounds"]:
             raise OSError("the disk is full")
-        advance(tracker, round, stage, *rest)
+        on_round(tracker, round, stage, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Tracker, "advance", fail)
+        patch.setattr(Tracker, "on_round", fail)
         assert run_small(*overrides)["status"] == "failed"
     resumed = run_small(*overrides)
     assert any(f"round {whole['rounds'] - 1}" in line for line in resumed["lines"])
