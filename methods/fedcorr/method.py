@@ -194,7 +194,7 @@ class FedCorr(FinalStageDelegation):
         state.noise_levels = np.zeros(pool.num_clients)
         for reply in replies:
             state.noise_levels[reply.client_id] = reply.values["noise_level"]
-        state.relabeled = sum(reply.values["relabelled"] for reply in replies)
+        state.relabeled = sum(reply.values["relabeled"] for reply in replies)
 
     def _relabel_after_finetuning(self, pool: ClientPool, ctx: RoundContext) -> None:
         state, noisy = self.state, self.state.noisy
@@ -202,7 +202,7 @@ class FedCorr(FinalStageDelegation):
             noisy = [int(k) for k in np.flatnonzero(state.noise_levels > self.params.kappa)]
         payload = Payload(state.models, {})
         replies = pool.run_task(noisy, self.relabel_confident, lambda k, ctx: payload, ctx)
-        state.relabeled = sum(reply.values["relabelled"] for reply in replies)
+        state.relabeled = sum(reply.values["relabeled"] for reply in replies)
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         state = self.state
@@ -280,7 +280,7 @@ class FedCorr(FinalStageDelegation):
             count = relabel_count(client.num_samples, noise_level, params.pi)
             candidates = largest_loss_indices(losses, pool, count)
             client.labels, changed = relabel(client.labels, candidates, logits, params.theta)
-        return client.reply({}, noise_level=noise_level, relabelled=changed)
+        return client.reply({}, noise_level=noise_level, relabeled=changed)
 
     def relabel_confident(self, task: LocalTask) -> Reply:
         """Client task: replace the label of every sample with a confident prediction."""
@@ -288,7 +288,7 @@ class FedCorr(FinalStageDelegation):
         logits = self._compute_logits(task.load_models()["model"], task, "relabel")
         samples = torch.arange(client.num_samples)
         client.labels, changed = relabel(client.labels, samples, logits, self.params.theta)
-        return client.reply({}, relabelled=changed)
+        return client.reply({}, relabeled=changed)
 
     def _compute_logits(self, model: FlatModel, task: LocalTask, purpose: str) -> Tensor:
         view, generator = self.params.options.score_view, task.generator(purpose)

@@ -190,14 +190,14 @@ def test_examine_relabels_half_of_noisy_samples(examine, initial_vector):
     expected[:2] = predicted[:2]
     changed = int((expected != client.given_labels).sum())
     assert torch.equal(client.labels, expected)
-    assert reply.values == {"noise_level": 0.4, "relabelled": changed}
+    assert reply.values == {"noise_level": 0.4, "relabeled": changed}
     assert client.state["fedcorr_noisy"].tolist() == [True] * 4 + [False] * 6
 
 
 def test_high_theta_keeps_labels(examine):
     client, reply = examine(theta=1.0)
     assert torch.equal(client.labels, client.given_labels)
-    assert reply.values["relabelled"] == 0
+    assert reply.values["relabeled"] == 0
 
 
 def test_global_model_can_rank_samples(examine, initial_vector):
