@@ -1,0 +1,147 @@
+"""Write the generated pages of the documentation: methods, hooks, components, import graph."""
+
+import inspect
+import io
+import json
+import sys
+import tokenize
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+OUT = HERE / "generated"
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from import_graph import build_graph, find_cycles, read_sources  # noqa: E402
+
+from methods.core import registry  # noqa: E402
+from methods.core.contract import Method  # noqa: E402
+from methods.core.errors import format_value  # noqa: E402
+from methods.core.params import describe  # noqa: E402
+
+SPEED = ROOT / "reports" / "reproductions" / "speed" / "speed.json"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def field_comments(cls: type) -> dict[str, str]:
+    """Comments at the end of the field lines of a parameter class, base classes included."""
+    comments: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if not hasattr(base, "__dataclass_fields__"):
+            continue
+        source = inspect.cleandoc(inspect.getsource(base))
+        name = ""
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.NAME and token.line[: token.start[1]].strip() == "":
+                name = token.string
+            elif token.type == tokenize.COMMENT and name in base.__dataclass_fields__:
+                comments.setdefault(name, token.string.lstrip("# "))
+    return comments
+
+
+def parameter_table(params: type) -> str:
+    """Key, default, accepted values and meaning of each parameter."""
+    fields = getattr(params, "__dataclass_fields__", {})
+    if not fields:
+        return "This component has no parameters."
+    hints = typing.get_type_hints(params, include_extras=True)
+    comments = field_comments(params)
+    rows = [
+        [
+            f"`{name}`",
+            "required" if "MISSING" in repr(field.default) else f"`{format_value(field.default)}`",
+            describe(hints[name]),
+            comments.get(name, ""),
+        ]
+        for name, field in fields.items()
+    ]
+    return table(["Parameter", "Default", "Accepts", "Meaning"], rows)
+
+
+def measured_cost(name: str) -> str:
+    """Cost of a method relative to FedAvg, from the committed speed measurement."""
+    entry = json.loads(SPEED.read_text())["parts"]["methods"].get(name)
+    if entry is None:
+        return "not measured"
+    return f"{entry['ratio']:.2f} times the time and {entry['passes']:.2f} times the sample passes of FedAvg"
+
+
+def method_page(info: registry.MethodInfo) -> str:
+    """One page per method, from its docstring and parameters."""
+    cls = info.cls
+    docstring = inspect.getdoc(cls) or ""
+    facts = table(
+        ["", ""],
+        [
+            ["Paper", info.paper],
+            ["Family", info.family],
+            ["Models", str(info.num_models)],
+            ["Client state", cls.client_state_doc],
+            ["Cost", measured_cost(info.name)],
+            ["Source", f"`{cls.__module__}`"],
+        ],
+    )
+    return f"# {info.name}\n\n{docstring}\n\n{facts}\n\n## Parameters\n\n{parameter_table(info.params)}\n"
+
+
+def hook_table() -> str:
+    """All hooks of the contract. Every docstring has the lines `Side:`, `Called by:` and `May read:`."""
+    rows = []
+    for name, hook in vars(Method).items():
+        if getattr(hook, "__isabstractmethod__", False):
+            rows.append([f"`{name}`", *hook_facts(hook.__doc__ or "")])
+    return table(["Hook", "Purpose", "Side", "Called by", "May read"], rows)
+
+
+def hook_facts(docstring: str) -> list[str]:
+    """Purpose, side, caller and readable objects from the docstring of a hook."""
+    text = " ".join(docstring.split())
+    purpose, _, facts = text.partition(" Side: ")
+    side, _, rest = facts.partition(" Called by: ")
+    caller, _, readable = rest.partition(" May read: ")
+    return [purpose.strip(), *(part.strip().rstrip(".") for part in (side, caller, readable))]
+
+
+def import_graph_page() -> str:
+    """Dependencies between packages. Fails if there is a cycle."""
+    graph = build_graph(read_sources())
+    if cycles := find_cycles(graph):
+        raise SystemExit(f"import cycle: {cycles}")
+    packages: dict[str, set[str]] = {}
+    for module, targets in graph.items():
+        package = ".".join(module.split(".")[:2])
+        used = packages.setdefault(package, set())
+        used.update(".".join(target.split(".")[:2]) for target in targets)
+        used.discard(package)
+    rows = [[f"`{name}`", ", ".join(f"`{used}`" for used in sorted(packages[name])) or "-"] for name in sorted(packages)]
+    return (
+        "# Import graph\n\nGenerated from the source. Lazy imports count. The graph of modules has no cycle.\n\n"
+        + table(["Package or module", "Imports"], rows)
+        + "\n"
+    )
+
+
+def main() -> None:
+    """Write all generated pages."""
+    (OUT / "methods").mkdir(parents=True, exist_ok=True)
+    methods = registry.list_methods()
+    for info in methods:
+        (OUT / "methods" / f"{info.name}.md").write_text(method_page(info))
+    rows = [[f"[{info.name}](methods/{info.name}.md)", info.summary, info.paper] for info in methods]
+    names = "\n".join(f"methods/{info.name}" for info in methods)
+    (OUT / "methods.md").write_text(
+        f"# Methods\n\n{table(['Method', 'Summary', 'Paper'], rows)}\n\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
+    )
+    (OUT / "hooks.md").write_text(f"# Hooks of a method\n\n{hook_table()}\n")
+    (OUT / "import_graph.md").write_text(import_graph_page())
+
+
+if __name__ == "__main__":
+    main()
