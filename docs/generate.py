@@ -6,8 +6,9 @@ import json
 import sys
 import tokenize
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -16,10 +17,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from import_graph import build_graph, find_cycles, read_sources  # noqa: E402
 
+from benchmarks.data import DATASETS  # noqa: E402
+from benchmarks.models import MODELS  # noqa: E402
 from methods.core import registry  # noqa: E402
 from methods.core.contract import Method  # noqa: E402
 from methods.core.errors import format_value  # noqa: E402
 from methods.core.params import describe  # noqa: E402
+from methods.core.plugins import Registry  # noqa: E402
+from noise import NOISE_MODELS  # noqa: E402
+from partition import PARTITIONERS  # noqa: E402
 
 SPEED = ROOT / "reports" / "reproductions" / "speed" / "speed.json"
 
@@ -27,7 +33,9 @@ SPEED = ROOT / "reports" / "reproductions" / "speed" / "speed.json"
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
 
 
 def field_comments(cls: type) -> dict[str, str]:
@@ -109,6 +117,29 @@ def hook_facts(docstring: str) -> list[str]:
     return [purpose.strip(), *(part.strip().rstrip(".") for part in (side, caller, readable))]
 
 
+def components_page() -> str:
+    """Noise models, partitions, models and datasets with their parameters."""
+    groups: dict[str, Registry[Any]] = {
+        "Noise models": NOISE_MODELS,
+        "Partitions": PARTITIONERS,
+        "Models": MODELS,
+        "Datasets": DATASETS,
+    }
+    parts = ["# Noise models, partitions, models, datasets"]
+    for title, components in groups.items():
+        parts.append(f"## {title}")
+        for component in components.all():
+            summary = getattr(component, "summary", getattr(component, "origin", ""))
+            convention = getattr(component, "convention", "")
+            parts += [
+                f"### {component.name}",
+                summary,
+                convention,
+                parameter_table(component.params),
+            ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
 def import_graph_page() -> str:
     """Dependencies between packages. Fails if there is a cycle."""
     graph = build_graph(read_sources())
@@ -120,7 +151,10 @@ def import_graph_page() -> str:
         used = packages.setdefault(package, set())
         used.update(".".join(target.split(".")[:2]) for target in targets)
         used.discard(package)
-    rows = [[f"`{name}`", ", ".join(f"`{used}`" for used in sorted(packages[name])) or "-"] for name in sorted(packages)]
+    rows = [
+        [f"`{name}`", ", ".join(f"`{used}`" for used in sorted(packages[name])) or "-"]
+        for name in sorted(packages)
+    ]
     return (
         "# Import graph\n\nGenerated from the source. Lazy imports count. The graph of modules has no cycle.\n\n"
         + table(["Package or module", "Imports"], rows)
@@ -134,12 +168,15 @@ def main() -> None:
     methods = registry.list_methods()
     for info in methods:
         (OUT / "methods" / f"{info.name}.md").write_text(method_page(info))
-    rows = [[f"[{info.name}](methods/{info.name}.md)", info.summary, info.paper] for info in methods]
+    rows = [
+        [f"[{info.name}](methods/{info.name}.md)", info.summary, info.paper] for info in methods
+    ]
     names = "\n".join(f"methods/{info.name}" for info in methods)
     (OUT / "methods.md").write_text(
         f"# Methods\n\n{table(['Method', 'Summary', 'Paper'], rows)}\n\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
     )
     (OUT / "hooks.md").write_text(f"# Hooks of a method\n\n{hook_table()}\n")
+    (OUT / "components.md").write_text(components_page())
     (OUT / "import_graph.md").write_text(import_graph_page())
 
 

@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.data.registry import Shape
 from methods.core.errors import UserError
 
 
 class Images(Protocol):
     """The images of one split, by index."""
 
-    shape: Shape  # of the model's input
+    shape: tuple[int, int, int]  # of the model's input
     in_memory: bool
 
     def __len__(self) -> int: ...
@@ -34,7 +33,7 @@ class MemoryImages:
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        self.shape: Shape = (tensor.shape[1], tensor.shape[2], tensor.shape[3])
+        self.shape: tuple[int, int, int] = (tensor.shape[1], tensor.shape[2], tensor.shape[3])
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -53,7 +52,7 @@ class FileImages:
     in_memory = False
 
     def __init__(
-        self, root: Path, paths: Sequence[str], shape: Shape, size: int, keep_aspect: bool
+        self, root: Path, paths: Sequence[str], shape: tuple[int, int, int], size: int, keep_aspect: bool
     ) -> None:
         self.root = root
         # One array of bytes instead of a million strings, so that forked workers share its memory.
