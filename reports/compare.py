@@ -48,7 +48,7 @@ ranks of the rows over the columns, and paired differences by seed if a baseline
   runs        directories with run records, separated by commas (default: runs)
   rows, cols  keys such as method.name, noise.rho, partition.name
               (default: method.name and noise.rho)
-  metric      summary.best (default), summary.last10, cost.participations, scores.clients/f1, ...
+  metric      summary.best (default), summary.last10, cost.participations, metrics.clients/f1, ...
   baseline    a value of the rows' key, such as fedavg
   scale       paper, laptop or smoke; required if the runs have several scales
   out         also write the tables to this Markdown file

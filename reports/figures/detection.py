@@ -112,7 +112,7 @@ def neighbors_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """
     rows = _require_runs_with_key(frame, "fedcnml", "eta", notes)
     row = select.best_match(rows, select.PAPER_SETTING | {"noise.rho": "0.4"})
-    same_scenario = frame[frame["scene.hash"] == row["scene.hash"]]
+    same_scenario = frame[frame["scenario.hash"] == row["scenario.hash"]]
     fedcorr = _runs_with_key(same_scenario, "fedcorr", "cumulative_lid", notes)
     if not fedcorr:
         notes.append("right panel omitted: no run of fedcorr in the same scenario")

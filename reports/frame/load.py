@@ -1,9 +1,9 @@
-"""Records of runs as one frame, a row per run. What cannot be used is named in one line each; the rest is loaded.
+"""Run records as one frame with a row per run. Unusable records are reported in one line each.
 
-Columns are the configuration under dotted keys (`seed`, `scale`, `noise.rho`, `method.name`), then `scene.hash`,
-`summary.best`, `summary.last10`, `scores.<score>`, `cost.participations`, `time.seconds_method` and so on, as
-record.json has them. Accuracies are shares, not percentages. `folder` is where the run lies, `config` its configuration
-as nested plain data.
+Columns are the configuration under dotted keys (`seed`, `scale`, `noise.rho`, `method.name`) and the
+fields of `benchmarks.records.Record`: `status`, `scenario.hash`, `summary.best`, `metrics.clients/f1`,
+`cost.participations`, `time.seconds_method` and so on. Accuracies are fractions. `run_dir` is the run
+directory, `config` the nested configuration.
 """
 
 from __future__ import annotations
@@ -16,88 +16,63 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.records.files import RECORD_FILE
-from benchmarks.records.record import CorruptRecordError, read_record
+from benchmarks.records.files import CHECKPOINT_FILE, LOCK_FILE, RECORD_FILE, SCENARIO_FILE
+from benchmarks.records.record import REQUIRED_CONFIG, CorruptRecordError, Record, read_record
 
-PLAIN = ("run_id", "status", "reason", "oracle", "rounds")
-SECTIONS = ("scene", "summary", "scores", "cost", "time")
-NAMES = ("dataset.name", "model.name", "partition.name", "noise.name", "method.name")
-REQUIRED_KEYS = ("run_id", "seed", "scale", *NAMES, "budget.participations")
-REQUIRED_WHEN_DONE = (
-    "scene.hash",
-    "summary.best",
-    "summary.last10",
-    "summary.final",
-    "cost.participations",
-)
-UNFINISHED_MARKERS = (
-    "scene.npz",
-    "checkpoint.bin",
-    ".lock",
-)  # any of them without record.json: a run that has not ended
-
+SCALARS = ("run_id", "status", "reason", "oracle", "rounds")
+SECTIONS = ("scenario", "summary", "metrics", "cost", "time")
+REQUIRED_KEYS = ("run_id", *REQUIRED_CONFIG)
+RESULT_KEYS = ("scenario.hash", "summary.best", "summary.last10", "summary.final")
+# A run directory with one of these files but without a record is unfinished.
+UNFINISHED_MARKERS = {SCENARIO_FILE, CHECKPOINT_FILE, LOCK_FILE}
 
 Row = dict[str, Any]  # one run: its columns of the frame
 
 
 @dataclass(frozen=True)
 class Runs:
-    """What lies below some folders."""
+    """All runs below some directories."""
 
     done: pd.DataFrame
-    unsuccessful: (
-        pd.DataFrame
-    )  # diverged and failed runs; excluded from means, reported next to them
+    unsuccessful: pd.DataFrame  # diverged and failed runs; excluded from means but reported
     warnings: tuple[str, ...]
     unfinished_dirs: tuple[Path, ...] = ()
 
 
-def load_runs(folders: Iterable[str | Path]) -> Runs:
-    """All records below the folders. Whatever is left out is in `warnings`, a line each."""
-    rows: dict[str, dict[str, Any]] = {}
+def load_runs(directories: Iterable[str | Path]) -> Runs:
+    """Read all records below the directories. Excluded runs have one warning each."""
+    rows: dict[str, Row] = {}
     warnings: list[str] = []
-    under_way: list[Path] = []
-    for folder in map(Path, folders):
-        if not folder.is_dir():
-            warnings.append(f"{folder}: no such directory")
-        for place, ended in _places(folder):
-            if not ended:
-                warnings.append(unfinished_warning(place))
-                under_way.append(place)
-                continue
+    unfinished: list[Path] = []
+    for directory in map(Path, directories):
+        if not directory.is_dir():
+            warnings.append(f"{directory}: no such directory")
+        for run_dir in _run_dirs(directory):
             try:
-                row = _row(place)
+                record = read_record(run_dir)
             except CorruptRecordError as error:
                 warnings.append(str(error))
                 continue
-            if row["status"] != "done":
-                warnings.append(f"{place}: {row['status']}: {row['reason']}; left out")
-            first = rows.get(row["run_id"])
-            if first is None or (first["status"] != "done" and row["status"] == "done"):
-                rows[row["run_id"]] = row
-            elif row["status"] == "done" and first["run_dir"].resolve() != place.resolve():
-                same = all(
-                    first.get(key) == value
-                    for key, value in row.items()
-                    if key.startswith("summary.")
-                )
-                what = "the same run as" if same else "other numbers for the same run as"
-                warnings.append(f"{place}: {what} {first['run_dir']}; the latter counts")
+            if record is None:
+                warnings.append(unfinished_warning(run_dir))
+                unfinished.append(run_dir)
+            else:
+                warnings += _add(rows, _row(run_dir, record))
     ordered = sorted(
         rows.values(), key=lambda row: (row["method.name"], row["seed"], row["run_id"])
     )
     done = [row for row in ordered if row["status"] == "done"]
-    lost = [row for row in ordered if row["status"] != "done"]
-    return Runs(_frame(done), _frame(lost), tuple(warnings), tuple(under_way))
+    unsuccessful = [row for row in ordered if row["status"] != "done"]
+    return Runs(_frame(done), _frame(unsuccessful), tuple(warnings), tuple(unfinished))
 
 
-def unfinished_warning(place: Path) -> str:
-    """The warning about a run that has not ended; a reader that shows such runs takes it back."""
-    return f"{place}: unfinished, no record.json yet; left out"
+def unfinished_warning(run_dir: Path) -> str:
+    """Warning about an unfinished run; dropped if the report shows unfinished runs."""
+    return f"{run_dir}: unfinished, no {RECORD_FILE}; excluded"
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested sections under dotted keys; lists become tuples, so that every value can be a label."""
+    """Nested sections under dotted keys. Lists become tuples, so that every value is hashable."""
     flat: dict[str, Any] = {}
     for key, value in nested.items():
         if isinstance(value, Mapping):
@@ -117,29 +92,38 @@ def _hashable(value: Any) -> Any:
     return tuple(_hashable(entry) for entry in value) if isinstance(value, list) else value
 
 
-def _places(folder: Path) -> Iterable[tuple[Path, bool]]:
-    """Folders of runs and whether they ended, in a stable order."""
-    for root, inner, files in os.walk(folder):
+def _run_dirs(directory: Path) -> Iterable[Path]:
+    """Run directories below a directory, in alphabetical order."""
+    for root, inner, files in os.walk(directory):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
-        if "record.json" in files:
-            yield Path(root), True
-        elif any(name in files for name in UNFINISHED_MARKERS):
-            yield Path(root), False
+        if RECORD_FILE in files or UNFINISHED_MARKERS & set(files):
+            yield Path(root)
 
 
-def _row(place: Path) -> dict[str, Any]:
-    record = read_record(place)
-    if record is None:
-        raise CorruptRecordError(f"cannot read {place / RECORD_FILE}: deleted meanwhile")
-    content = record.to_dict()
+def _row(run_dir: Path, record: Record) -> Row:
     config = {key: value for key, value in record.config.items() if key != "protocol"}
-    row = {name: getattr(record, name) for name in PLAIN} | flatten(config)
-    row |= flatten({name: content[name] for name in SECTIONS})
-    return row | {"run_dir": place, "config": config}
+    sections = record.model_dump(include=set(SECTIONS), exclude_unset=True)
+    row = {name: getattr(record, name) for name in SCALARS} | flatten(config) | flatten(sections)
+    return row | {"run_dir": run_dir, "config": config}
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    columns = dict.fromkeys([*PLAIN, *REQUIRED_KEYS, *REQUIRED_WHEN_DONE, "run_dir", "config"])
+def _add(rows: dict[str, Row], row: Row) -> list[str]:
+    """Add a run to `rows` unless they have it. Completed runs replace others. Returns warnings."""
+    run_dir, done = row["run_dir"], row["status"] == "done"
+    warnings = [] if done else [f"{run_dir}: {row['status']}: {row['reason']}; excluded"]
+    first = rows.get(row["run_id"])
+    if first is None or (done and first["status"] != "done"):
+        rows[row["run_id"]] = row
+    elif done and first["run_dir"].resolve() != run_dir.resolve():
+        keys = [key for key in row if key.startswith("summary.")]
+        equal = all(first.get(key) == row[key] for key in keys)
+        relation = "same results as" if equal else "other results than"
+        warnings.append(f"{run_dir}: {relation} {first['run_dir']} with the same run id; ignored")
+    return warnings
+
+
+def _frame(rows: list[Row]) -> pd.DataFrame:
+    columns = dict.fromkeys([*SCALARS, *REQUIRED_KEYS, *RESULT_KEYS, "run_dir", "config"])
     for row in rows:
         columns |= dict.fromkeys(row)
     series = {name: pd.Series([row.get(name) for row in rows], dtype=object) for name in columns}

@@ -17,7 +17,7 @@ from reports.frame.statistics import PairedValue, Pairs, Ranking, mean, pair, ra
 
 ACCURACIES = ("summary.best", "summary.last10", "summary.final")
 LOWER_IS_BETTER = ("cost.", "time.")  # prefixes of metrics
-METRIC_SECTIONS = ("summary.", "scores.", "cost.", "time.", "scene.")
+METRIC_SECTIONS = ("summary.", "metrics.", "cost.", "time.", "scenario.")
 CONFIG_SECTIONS = (
     "dataset",
     "model",
@@ -91,7 +91,7 @@ def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
     for row in rows_of(frame):
         if pd.notna(row[metric]):
             key = (format_value(row[rows]), format_value(row[cols]))
-            value = PairedValue(factor * float(row[metric]), row["scene.hash"])
+            value = PairedValue(factor * float(row[metric]), row["scenario.hash"])
             cells.setdefault(key, {})[row["seed"]] = value
     row_values, col_values = _distinct(frame[rows]), _distinct(frame[cols])
     return Pivot(rows, cols, metric, row_values, col_values, cells, varying)

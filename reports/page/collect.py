@@ -24,7 +24,7 @@ from reports.tables.results import collect_results
 MAX_POINTS = 60_000  # of all curves together
 MIN_CURVE_POINTS, MAX_CURVE_POINTS = 60, 400
 COSTS = (
-    "contacts", "models_down", "models_up", "bytes_down", "bytes_up", "samples_trained",
+    "queries", "models_down", "models_up", "bytes_down", "bytes_up", "samples_trained",
     "samples_scored", "dropped_models",
 )  # fmt: skip
 TIMES = ("seconds_method", "seconds_evaluation", "peak_memory_mb", "executor", "workers")
@@ -99,9 +99,9 @@ class _RunFiles:
         """Curve, scenario and confusion matrix. Missing files of done runs give warnings."""
         run_dir, is_done = row["run_dir"], row["status"] == "done"
         scenario: dict[str, Any] = {
-            "hash": row.get("scene.hash"),
-            "convention": row.get("scene.noise_convention"),
-            "noise_rate": finite_or_none(row.get("scene.wrong_labels")),
+            "hash": row.get("scenario.hash"),
+            "convention": row.get("scenario.noise_convention"),
+            "noise_rate": finite_or_none(row.get("scenario.noise_rate")),
         }
         found: dict[str, Any] = {"scenario": scenario}
         if is_done:

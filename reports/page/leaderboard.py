@@ -17,10 +17,10 @@ BASELINE = "fedavg"
 ACCURACIES = ("best", "last10", "final")
 # Columns besides accuracies: name on the page, column of the frame, factor.
 METRICS = (
-    ("clients_f1", "scores.clients/f1", 100),
-    ("samples_f1", "scores.samples/f1", 100),
-    ("labels_before", "scores.labels/accuracy_before", 100),
-    ("labels_after", "scores.labels/accuracy_after", 100),
+    ("clients_f1", "metrics.clients/f1", 100),
+    ("samples_f1", "metrics.samples/f1", 100),
+    ("labels_before", "metrics.labels/accuracy_before", 100),
+    ("labels_after", "metrics.labels/accuracy_after", 100),
     ("participations", "cost.participations", 1),
     ("seconds", "time.seconds_method", 1),
 )
@@ -163,7 +163,8 @@ def _train_params(variant: Setting) -> Setting:
 def _best_by_seed(rows: Sequence[Row]) -> dict[int, PairedValue]:
     done = [row for row in rows if row["status"] == "done"]
     return {
-        row["seed"]: PairedValue(100 * row["summary.best"], str(row["scene.hash"])) for row in done
+        row["seed"]: PairedValue(100 * row["summary.best"], str(row["scenario.hash"]))
+        for row in done
     }
 
 

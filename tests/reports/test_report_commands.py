@@ -72,8 +72,8 @@ ROOT = HERE.parents[1]
         ),
         (
             compare,
-            [GOOD, "scale=laptop", "metric=scene.hash"],
-            "invalid metric=scene.hash: available: summary.best, ",
+            [GOOD, "scale=laptop", "metric=scenario.hash"],
+            "invalid metric=scenario.hash: did you mean scenario.noise_rate? available: summary.best, ",
         ),
         (
             compare,

@@ -1,4 +1,4 @@
-"""Records on disk become one frame; what cannot be used is named in one line, the rest is loaded."""
+"""Loading of run records into a frame."""
 
 import json
 import shutil
@@ -7,66 +7,55 @@ from pathlib import Path
 from reports.frame.load import flatten, load_runs
 
 RECORDS = Path(__file__).parent / "records"
+EXPECTED_WARNINGS = {
+    "bad-failed": "{}: failed: OSError: disk full; excluded",
+    "bad-half-written": "cannot read {}/record.json: not a valid JSON object; delete it to rerun",
+    "bad-no-summary": "cannot read {}/record.json: missing summary; delete it to rerun",
+    "bad-not-a-record": "cannot read {}/record.json: not a valid JSON object; delete it to rerun",
+    "bad-protocol": "cannot read {}/record.json: protocol 0 is not comparable with protocol 1",
+    "bad-unfinished": "{}: unfinished, no record.json; excluded",
+}
 
 
-def test_one_row_per_run():
+def test_one_row_per_completed_run():
     runs = load_runs([RECORDS / "good"])
     assert len(runs.done) == len(list((RECORDS / "good").iterdir())) - 1
     row = runs.done[runs.done["run_id"] == "fedprox-noniid-s2"].iloc[0]
-    assert (row["seed"], row["scale"], row["noise.rho"], row["method.name"], row["method.mu"]) == (
-        2,
-        "laptop",
-        0.4,
-        "fedprox",
-        1.0,
-    )
-    assert (row["summary.best"], row["cost.participations"], row["scene.hash"]) == (
-        0.46,
-        500,
-        "bern-laptop-2",
-    )
-    assert row["run_dir"] == RECORDS / "good" / "fedprox-noniid-s2"
+    expected = {
+        "seed": 2,
+        "scale": "laptop",
+        "noise.rho": 0.4,
+        "method.name": "fedprox",
+        "method.mu": 1.0,
+        "summary.best": 0.46,
+        "cost.participations": 500,
+        "scenario.hash": "bern-laptop-2",
+        "run_dir": RECORDS / "good" / "fedprox-noniid-s2",
+    }
+    assert {key: row[key] for key in expected} == expected
     assert row["config"]["noise"]["classes"] is None
 
 
-def test_lost_runs_are_kept_apart():
+def test_unsuccessful_runs_are_separate():
     runs = load_runs([RECORDS / "good"])
     assert list(runs.unsuccessful["run_id"]) == ["fedcorr-noniid-s2"]
     assert "fedcorr-noniid-s2" not in set(runs.done["run_id"])
 
 
-def test_every_bad_record_has_its_line():
+def test_every_excluded_run_has_a_warning():
     runs = load_runs([RECORDS / "bad"])
-    said = {
-        Path(line.removeprefix("cannot read ").split(":")[0])
-        .relative_to(RECORDS / "bad")
-        .parts[0]: line
-        for line in runs.warnings
-    }
-    assert set(said) == {
-        "bad-failed",
-        "bad-half-written",
-        "bad-no-summary",
-        "bad-not-a-record",
-        "bad-protocol",
-        "bad-unfinished",
-    }
-    assert said["bad-failed"].endswith("failed: OSError: disk full; left out")
-    assert "not a valid JSON object" in said["bad-half-written"]
-    assert "missing summary" in said["bad-no-summary"]
-    assert "not a valid JSON object" in said["bad-not-a-record"]
-    assert said["bad-protocol"].endswith("protocol 0 is not comparable with protocol 1")
-    assert said["bad-unfinished"].endswith("unfinished, no record.json yet; left out")
-    assert all("\n" not in line for line in runs.warnings)
+    expected = [text.format(RECORDS / "bad" / name) for name, text in EXPECTED_WARNINGS.items()]
+    assert list(runs.warnings) == expected
     assert list(runs.done["run_id"]) == ["bad-curve"]
+    assert runs.unfinished_dirs == (RECORDS / "bad" / "bad-unfinished",)
 
 
-def test_bad_records_do_not_hide_good_ones():
+def test_other_records_are_loaded_beside_unreadable_ones():
     both = load_runs([RECORDS])
     assert len(both.done) == len(load_runs([RECORDS / "good"]).done) + 1
 
 
-def test_a_copied_run_counts_once(tmp_path):
+def test_copied_runs_count_once(tmp_path):
     source = RECORDS / "good" / "fedavg-noniid-s1"
     shutil.copytree(source, tmp_path / "copy")
     changed = json.loads((source / "record.json").read_text())
@@ -75,13 +64,22 @@ def test_a_copied_run_counts_once(tmp_path):
     (tmp_path / "other" / "record.json").write_text(json.dumps(changed))
     runs = load_runs([source, tmp_path, source])
     assert list(runs.done["summary.best"]) == [0.4]
-    assert [line.partition(": ")[2] for line in runs.warnings] == [
-        f"the same run as {source}; the latter counts",
-        f"other numbers for the same run as {source}; the latter counts",
+    assert list(runs.warnings) == [
+        f"{tmp_path / 'copy'}: same results as {source} with the same run id; ignored",
+        f"{tmp_path / 'other'}: other results than {source} with the same run id; ignored",
     ]
 
 
-def test_no_folder_and_no_record(tmp_path):
+def test_completed_run_replaces_a_failed_copy(tmp_path):
+    source = RECORDS / "good" / "fedavg-noniid-s1"
+    record = json.loads((source / "record.json").read_text())
+    record |= {"status": "failed", "reason": "OSError: disk full", "summary": {}}
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    runs = load_runs([tmp_path, source])
+    assert list(runs.done["run_dir"]) == [source] and len(runs.unsuccessful) == 0
+
+
+def test_missing_and_empty_directories(tmp_path):
     runs = load_runs([tmp_path / "none"])
     assert runs.warnings == (f"{tmp_path / 'none'}: no such directory",)
     assert len(runs.done) == len(runs.unsuccessful) == 0 and "summary.best" in runs.done

@@ -16,7 +16,7 @@ const CORRECTION_SCORES = {
 };
 const COST_LABELS = {
   participations: "participations",
-  contacts: "client queries (no training)",
+  queries: "client queries (no training)",
   models_down: "models sent to clients",
   models_up: "models received from clients",
   bytes_down: "sent to clients, MB",
