@@ -8,9 +8,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
 from benchmarks.executors.serialization import dumps
-from benchmarks.executors.threads import limit_to_one_thread
 from benchmarks.federation.tasks import Task
-from benchmarks.federation.worker import WorkerContext
+from benchmarks.federation.worker import WorkerContext, limit_to_one_thread
 from methods.core.contract import DivergenceError
 
 WORKER_DIED = (

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.executors.threads import limit_to_one_thread
 from benchmarks.federation.tasks import Task
-from benchmarks.federation.worker import WorkerContext
+from benchmarks.federation.worker import WorkerContext, limit_to_one_thread
 
 
 class SerialExecutor:

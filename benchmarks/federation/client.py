@@ -1,6 +1,7 @@
 """Client-side data access during a client task."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -25,29 +26,23 @@ class ImageSplit(NamedTuple):
         return self.views(self.images.fetch(index), view, generator)
 
 
+@dataclass
 class LocalClient:
     """A client during one task; implements `methods.core.contract.Client`."""
 
-    def __init__(
-        self,
-        client_id: int,
-        index: Tensor,
-        given_labels: Tensor,
-        labels: Tensor,
-        state: dict[str, Any],
-        split: ImageSplit,
-        num_classes: int,
-        acquire_model: Callable[[], FlatModel],
-    ):
-        self.id = client_id
-        self.num_samples = len(index)
-        self.num_classes = num_classes
-        self.given_labels = given_labels
-        self.labels = labels
-        self.state = state
-        self.samples_trained = 0
-        self.samples_scored = 0  # every call of `images` counts, with or without a gradient
-        self._index, self._split, self._acquire_model = index, split, acquire_model
+    id: int
+    _indices: Tensor  # of its samples in the split
+    given_labels: Tensor
+    labels: Tensor
+    state: dict[str, Any]
+    _split: ImageSplit
+    num_classes: int
+    _acquire_model: Callable[[], FlatModel]
+    samples_trained: int = 0
+    samples_scored: int = 0  # every call of `images` counts, with or without a gradient
+
+    def __post_init__(self) -> None:
+        self.num_samples = len(self._indices)
 
     def load_model(self, vector: Tensor) -> FlatModel:
         return self._acquire_model().load(vector)
@@ -88,4 +83,4 @@ class LocalClient:
         return Reply(self.id, self.num_samples, copies, values)
 
     def _view(self, positions: Tensor, view: str, generator: torch.Generator | None) -> Tensor:
-        return self._split.view(self._index[positions], view, generator)
+        return self._split.view(self._indices[positions], view, generator)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from benchmarks.federation.client import ImageSplit, LocalClient
@@ -21,6 +22,15 @@ from methods.core.flat_model import Engine, FlatModel
 from methods.core.streams import derive_seed
 
 EVAL_BATCH_SIZE = 500
+
+
+def limit_to_one_thread() -> None:
+    """Limit this process to one thread: results are then the same on every machine.
+
+    A process without a thread pool can also be forked safely.
+    """
+    torch.set_num_threads(1)
+    threadpool_limits(1)
 
 
 @dataclass

@@ -6,15 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    PlainSerializer,
-    ValidationError,
-    model_validator,
-)
+import pydantic
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from benchmarks.config.schema import PROTOCOL
 from benchmarks.records.files import RECORD_FILE, write_json
@@ -47,7 +40,7 @@ class CorruptRecordError(UserError):
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(
+    model_config = pydantic.ConfigDict(
         strict=True,
         frozen=True,
         allow_inf_nan=False,
@@ -135,7 +128,9 @@ class Record(_Section):
     summary: Annotated[
         Summary | None,
         BeforeValidator(lambda value: None if value == {} else value),
-        PlainSerializer(lambda value: value.model_dump(exclude_unset=True) if value else {}),
+        pydantic.PlainSerializer(
+            lambda value: value.model_dump(exclude_unset=True) if value else {}
+        ),
     ]
     metrics: dict[str, float]  # last finite values of the diagnostics
     cost: Cost
@@ -143,7 +138,7 @@ class Record(_Section):
     versions: dict[str, str] = {}
     time: Time
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _require_summary(self) -> "Record":
         if self.status == "done" and self.summary is None:
             raise ValueError("missing summary")

@@ -8,4 +8,6 @@ REDIRECTED_WIDTH = 140  # characters, if the output is a file or a pipe
 
 
 def make_console() -> Console:
-    return Console() if sys.stdout.isatty() else Console(width=REDIRECTED_WIDTH)
+    """A console that prints all text literally, such as the heading `time [s]`."""
+    width = None if sys.stdout.isatty() else REDIRECTED_WIDTH
+    return Console(width=width, markup=False, highlight=False)

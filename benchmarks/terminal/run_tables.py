@@ -1,6 +1,7 @@
 """Terminal tables of runs: dry run, results of a sweep, summary of one run."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import yaml
 from rich.table import Table
@@ -91,15 +92,18 @@ def print_results_table(runs: Sequence[Cell], finished: set[str]) -> int:
     columns = [*keys, *RESULT_COLUMNS]
     used = [i for i in range(len(columns)) if any(row[i] != "-" for row in rows)]
     title = "Test accuracy: best and mean of the last 10 evaluations"
-    table = Table(*(columns[i] for i in used), title=title)
+    table = Table(title=title)
+    for i in used:
+        justify: Literal["left", "right"] = "left" if i <= len(keys) else "right"
+        table.add_column(columns[i], justify=justify, no_wrap=columns[i] == "status")
     for row in rows:
         table.add_row(*(row[i] for i in used))
     console = make_console()
     console.print(table)
     total = ", ".join(f"{count} {status}" for status, count in counts.items())
-    console.print(f"{total}; records in {runs[0][1].runs_dir}/", highlight=False)
+    console.print(f"{total}; records in {runs[0][1].runs_dir}/")
     for line in reasons:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     return 1 if counts["failed"] else 0
 
 
@@ -128,7 +132,7 @@ def _summary_rows(record: Record) -> list[tuple[str, str]]:
     rows = []
     if summary := record.summary:
         best, last = _percent(summary.best), _percent(summary.last10)
-        text = f"best {best} (round {summary.best_round}), mean of last 10 {last}"
+        text = f"best {best} (round {summary.best_round}), last 10 {last}"
         rows.append(("test accuracy", f"{text}, final {_percent(summary.final)}"))
     names = {"precision": "precision", "recall": "recall", "f1": "F1"}
     metrics = {shown: record.metrics.get(f"clients/{name}") for name, shown in names.items()}
@@ -140,7 +144,7 @@ def _summary_rows(record: Record) -> list[tuple[str, str]]:
     cost = record.cost
     text = f"{cost.participations} participations, {cost.samples_trained} samples trained"
     megabytes = (cost.bytes_down + cost.bytes_up) / 1e6
-    text += f", {megabytes:.1f} MB transferred, {record.time.seconds:.1f} s"
+    text += f", {megabytes:.1f} MB sent, {record.time.seconds:.1f} s"
     return [*rows, ("cost", text)]
 
 

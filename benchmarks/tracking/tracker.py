@@ -50,7 +50,7 @@ class Tracker:
     def on_round(self, round: int, stage: str, participations: int) -> None:
         """Called after every round, with the participations so far."""
         self._started = self._started or (time.monotonic(), participations)
-        text = f"{stage} round {round}, {self._accuracy}{self._eta(participations)} left"
+        text = f"{stage} round {round}{self._accuracy}{self._eta(participations)}"
         if self._progress is not None:
             self._progress.update(self._task, completed=participations, text=text)
         elif time.monotonic() - self._last_line >= LOG_INTERVAL_SECONDS:
@@ -58,7 +58,7 @@ class Tracker:
 
     def on_evaluation(self, row: Mapping[str, Any]) -> None:
         """Called with every new row of the learning curve."""
-        self._accuracy = f"accuracy {100 * row['accuracy']:.2f} %, "
+        self._accuracy = f", accuracy {100 * row['accuracy']:.2f} %"
         self.log(
             f"round {row['round']} {row['stage']} participations {row['participations']} "
             f"accuracy {row['accuracy']:.4f} loss {row['loss']:.4f}"
@@ -86,10 +86,10 @@ class Tracker:
     def _eta(self, participations: int) -> str:
         started, first = self._started or (0.0, participations)
         if participations <= first:
-            return "?"
+            return ""
         per_participation = (time.monotonic() - started) / (participations - first)
         remaining = max(self.planned_participations - participations, 0)
-        return str(timedelta(seconds=round(per_participation * remaining)))
+        return f", {timedelta(seconds=round(per_participation * remaining))} left"
 
     def _print_line(self, text: str) -> None:
         self._last_line = time.monotonic()
