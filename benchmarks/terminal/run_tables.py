@@ -80,7 +80,7 @@ def print_results_table(runs: Sequence[Cell], finished: set[str]) -> int:
         status = record.status if record else "skipped"
         if config.run_id in finished:
             counts["skipped"] += 1
-            shown = f"{status} (earlier run)"
+            shown = f"{status} (earlier)"
         else:
             counts[status] += 1
             shown = status

@@ -73,7 +73,7 @@ def test_diverged_and_failed_cells_do_not_stop_the_grid(
     assert [line.split()[3] for line in shown.splitlines() if line.startswith("│ f")] == [
         "failed",
         "done",
-    ] and "(earlier run)" in shown
+    ] and "(earlier)" in shown
     found = records(runs)
     assert {name: record["status"] for name, record in found.items()} == {
         "fails": "failed",
