@@ -101,10 +101,8 @@ def method_page(info: registry.MethodInfo) -> str:
 
 def hook_table() -> str:
     """All hooks of the contract. Every docstring has the lines `Side:`, `Called by:` and `May read:`."""
-    rows = []
-    for name, hook in vars(Method).items():
-        if getattr(hook, "__isabstractmethod__", False):
-            rows.append([f"`{name}`", *hook_facts(hook.__doc__ or "")])
+    docs = {name: getattr(hook, "__doc__", None) or "" for name, hook in vars(Method).items()}
+    rows = [[f"`{name}`", *hook_facts(doc)] for name, doc in docs.items() if "Side: " in doc]
     return table(["Hook", "Purpose", "Side", "Called by", "May read"], rows)
 
 

@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from methods.core import training
-    from methods.core.contract import (
-        Batch,
-        Client,
-        ClientPool,
-        Diagnosis,
-        LocalTask,
-        Method,
-        Models,
-        Payload,
-        Reply,
-        RoundContext,
-        ServerState,
-        TaskSpec,
-    )
+    from methods.core.contract import ClientPool, Diagnosis, Method, ServerState
     from methods.core.errors import UserError, invalid
     from methods.core.flat_model import FlatModel
     from methods.core.params import (
@@ -37,6 +24,16 @@ if TYPE_CHECKING:
         parameters,
     )
     from methods.core.registry import register
+    from methods.core.task import (
+        Batch,
+        Client,
+        LocalTask,
+        Models,
+        Payload,
+        Reply,
+        RoundContext,
+        TaskSpec,
+    )
     from methods.fedavg import FedAvg
 
 __all__ = ["Batch", "Client", "ClientPool", "Diagnosis", "FedAvg", "FlatModel", "Fraction"]
@@ -44,7 +41,7 @@ __all__ += ["LocalTask", "Method", "Models", "NonNegative", "NonNegativeInt", "P
 __all__ += ["Positive", "PositiveInt", "ProperFraction", "Reply", "RoundContext"]
 __all__ += ["ServerState", "TaskSpec", "UserError", "invalid", "parameters", "register", "training"]
 
-_SOURCES = ("core.params", "core.errors", "core.contract", "core.registry", "fedavg")
+_SOURCES = ("core.params", "core.errors", "core.task", "core.contract", "core.registry", "fedavg")
 
 
 def __getattr__(name: str) -> Any:

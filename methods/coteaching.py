@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from methods.core.contract import Batch, ClientPool, Diagnosis, LocalTask, Models
+from methods.core.contract import ClientPool, Diagnosis
 from methods.core.params import Fraction, ProperFraction, parameters
 from methods.core.registry import register
+from methods.core.task import Batch, LocalTask, Models
 from methods.fedavg import FedAvg
 from methods.toolkit.losses import cross_entropy
 from methods.toolkit.schedules import forget_rate, num_kept, rounds_from_fraction

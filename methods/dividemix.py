@@ -9,19 +9,11 @@ import torch
 from torch import Tensor
 
 from methods.core import training
-from methods.core.contract import (
-    Batch,
-    Client,
-    ClientPool,
-    Diagnosis,
-    LocalTask,
-    Models,
-    Reply,
-    RoundContext,
-)
+from methods.core.contract import ClientPool, Diagnosis
 from methods.core.flat_model import FlatModel
 from methods.core.params import Fraction, NonNegative, Positive, PositiveInt, parameters
 from methods.core.registry import register
+from methods.core.task import Batch, Client, LocalTask, Models, Reply, RoundContext
 from methods.toolkit import mixture, mixup
 from methods.toolkit.losses import cross_entropy, one_hot, sharpen
 from methods.toolkit.schedules import ramp

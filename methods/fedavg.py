@@ -1,29 +1,17 @@
 """FedAvg (McMahan et al., AISTATS 2017) and with it the default of every hook."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from methods.core import training
-from methods.core.contract import (
-    Batch,
-    ClientPool,
-    Diagnosis,
-    LocalTask,
-    Method,
-    Models,
-    Payload,
-    Reply,
-    RoundContext,
-    ServerState,
-    TaskSpec,
-)
+from methods.core.contract import ClientPool, Method, ServerState
 from methods.core.errors import invalid
 from methods.core.flat_model import FlatModel
 from methods.core.registry import register
+from methods.core.task import Batch, LocalTask, Models, Payload, Reply, RoundContext, TaskSpec
 from methods.toolkit.aggregation import weighted_mean
 from methods.toolkit.losses import cross_entropy
 
@@ -46,9 +34,6 @@ class FedAvg(Method):
             least = f"at least one round (federation.clients_per_round={spec.clients_per_round})"
             raise invalid("budget.participations", spec.participations, least)
 
-    def oracle_reason(self) -> str:
-        return ""
-
     def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
         self.spec = spec
         self.rounds = spec.participations // spec.clients_per_round
@@ -56,18 +41,14 @@ class FedAvg(Method):
         self.state = self.initial_state(pool, ctx)
 
     def initial_state(self, pool: ClientPool, ctx: RoundContext) -> ServerState:
-        return ServerState(
-            {name: pool.initial_weights(i) for i, name in enumerate(self.model_names)}
-        )
+        names = enumerate(self.model_names)
+        return ServerState({name: pool.initial_weights(i) for i, name in names})
 
     def stage(self, round: int) -> str | None:
         return "train" if round < self.rounds else None
 
     def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
         return sample_cohort(pool.num_clients, self.spec.clients_per_round, ctx)
-
-    def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
-        pass
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
         return Payload(self.state.models, self.state.shared)
@@ -80,20 +61,13 @@ class FedAvg(Method):
 
     def aggregation_weights(self, replies: Sequence[Reply]) -> np.ndarray:
         sizes = np.array([reply.num_samples for reply in replies], dtype=np.float64)
-        weights: np.ndarray = sizes / sizes.sum()
-        return weights
+        return np.asarray(sizes / sizes.sum())
 
     def aggregate_models(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
         return weighted_mean(matrix, weights)
 
-    def after_round(self, pool: ClientPool, ctx: RoundContext) -> None:
-        pass
-
     def eval_models(self) -> Mapping[str, Tensor]:
         return self.state.models
-
-    def diagnose(self, pool: ClientPool) -> Diagnosis:
-        return Diagnosis()
 
     # Client side
 
@@ -116,27 +90,12 @@ class FedAvg(Method):
         values = self.finish_local_update(models, task)
         return task.client.reply({name: model.vector for name, model in models.items()}, **values)
 
-    def start_local_update(self, models: Models, task: LocalTask) -> None:
-        pass
-
-    def train_options(self, task: LocalTask) -> Mapping[str, Any]:
-        return {}
-
     def joint_loss(self, models: Models, batch: Batch, task: LocalTask) -> Tensor:
         losses = [self.batch_loss(model, batch, task) for model in models.values()]
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
         return cross_entropy(model(batch.x), batch.y)
-
-    def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
-        pass
-
-    def after_epoch(self, epoch: int, task: LocalTask) -> None:
-        pass
-
-    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
-        return {}
 
     def predict(self, models: Models, x: Tensor) -> Tensor:
         """The mean of the models' probabilities."""
@@ -147,3 +106,9 @@ def sample_cohort(candidates: int | np.ndarray, size: int, ctx: RoundContext) ->
     """Sample clients without replacement from the given ones, or from the first `candidates`."""
     cohort = ctx.rng("select").choice(candidates, size=size, replace=False)
     return [int(k) for k in np.sort(cohort)]
+
+
+def client_values(pool: ClientPool, key: str) -> dict[int, Tensor]:
+    """The tensor `key` of each client state that has it, by client. For `diagnose`."""
+    states = {k: pool.state(k) for k in range(pool.num_clients)}
+    return {k: state[key] for k, state in states.items() if key in state}

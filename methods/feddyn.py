@@ -7,19 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from methods.core.contract import (
-    Batch,
-    ClientPool,
-    Diagnosis,
-    LocalTask,
-    Models,
-    Reply,
-    RoundContext,
-    ServerState,
-)
+from methods.core.contract import ClientPool, Diagnosis, ServerState
 from methods.core.flat_model import FlatModel
 from methods.core.params import Positive, parameters
 from methods.core.registry import register
+from methods.core.task import Batch, LocalTask, Models, Reply, RoundContext
 from methods.fedavg import FedAvg
 from methods.toolkit.aggregation import uniform_weights, weighted_mean
 

@@ -4,10 +4,10 @@ from typing import Literal
 
 from torch import Tensor
 
-from methods.core.contract import Batch, LocalTask, Models
 from methods.core.flat_model import FlatModel
 from methods.core.params import Fraction, NonNegative, Positive, parameters
 from methods.core.registry import register
+from methods.core.task import Batch, LocalTask, Models
 from methods.fedavg import FedAvg
 from methods.toolkit.losses import entropy, js_terms, sharpen, softmax_twice_loss, tempered_softmax
 from methods.toolkit.schedules import ramp, rounds_from_fraction

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from methods.core.contract import Batch, LocalTask
 from methods.core.flat_model import FlatModel
 from methods.core.params import NonNegative, parameters
 from methods.core.registry import register
+from methods.core.task import Batch, LocalTask
 from methods.fedavg import FedAvg
 
 

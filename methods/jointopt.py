@@ -7,11 +7,12 @@ import torch
 from pydantic import model_validator
 from torch import Tensor
 
-from methods.core.contract import Batch, ClientPool, LocalTask, Models, RoundContext, TaskSpec
+from methods.core.contract import ClientPool
 from methods.core.errors import invalid
 from methods.core.flat_model import FlatModel
 from methods.core.params import Fraction, NonNegative, PositiveInt, parameters
 from methods.core.registry import register
+from methods.core.task import Batch, LocalTask, Models, RoundContext, TaskSpec
 from methods.toolkit.losses import cross_entropy, entropy
 from methods.toolkit.warmup import WarmupMethod, WarmupParams
 

@@ -8,11 +8,12 @@ import torch
 from pydantic import model_validator
 from torch import Tensor
 
-from methods.core.contract import Batch, ClientPool, Diagnosis, LocalTask, Models
+from methods.core.contract import ClientPool, Diagnosis
 from methods.core.errors import invalid
 from methods.core.flat_model import FlatModel
 from methods.core.params import Fraction, NonNegative, Positive, ProperFraction, parameters
 from methods.core.registry import register
+from methods.core.task import Batch, LocalTask, Models
 from methods.fedavg import FedAvg
 from methods.toolkit.losses import (
     cross_entropy,

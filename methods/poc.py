@@ -6,10 +6,11 @@ from typing import Literal
 import numpy as np
 
 from methods.core import training
-from methods.core.contract import ClientPool, LocalTask, Reply, RoundContext, TaskSpec
+from methods.core.contract import ClientPool
 from methods.core.errors import invalid
 from methods.core.params import PositiveInt, parameters
 from methods.core.registry import register
+from methods.core.task import LocalTask, Reply, RoundContext, TaskSpec
 from methods.fedavg import FedAvg
 from methods.toolkit.aggregation import uniform_weights
 from methods.toolkit.losses import cross_entropy

@@ -9,19 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from methods.core import training
-from methods.core.contract import (
-    Batch,
-    ClientPool,
-    Diagnosis,
-    LocalTask,
-    Models,
-    Reply,
-    RoundContext,
-    ServerState,
-)
+from methods.core.contract import ClientPool, Diagnosis, ServerState
 from methods.core.flat_model import FlatModel
 from methods.core.params import Fraction, NonNegative, ProperFraction, parameters
 from methods.core.registry import register
+from methods.core.task import Batch, LocalTask, Models, Reply, RoundContext
 from methods.coteaching import smallest_loss_indices
 from methods.fedavg import FedAvg
 from methods.toolkit.aggregation import uniform_weights

@@ -22,8 +22,8 @@ from benchmarks import data, models
 from benchmarks.config.schema import RunConfig, parse
 from benchmarks.federation.client import ImageSplit, LocalClient
 from benchmarks.loop.runner import Run, execute_run
-from methods.core.contract import RoundContext, TaskSpec, TrainParams
 from methods.core.flat_model import FlatModel
+from methods.core.task import RoundContext, TaskSpec, TrainParams
 
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.load_profile("suite")

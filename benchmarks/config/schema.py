@@ -191,7 +191,7 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
     import partition
     from benchmarks import data, models
     from methods.core import registry
-    from methods.core.contract import TrainParams
+    from methods.core.task import TrainParams
 
     known = [f.name for f in dataclasses.fields(RunConfig) if f.name != "compile"]
     for key in raw:

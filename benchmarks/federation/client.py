@@ -9,8 +9,8 @@ from torch import Tensor
 
 from benchmarks.data.images import Images
 from benchmarks.data.transforms import ImageTransforms
-from methods.core.contract import Batch, Reply
 from methods.core.flat_model import FlatModel
+from methods.core.task import Batch, Reply
 
 # Samples that are augmented at once. One local epoch of a client usually has fewer.
 AUGMENT_CHUNK_SIZE = 4096
@@ -28,7 +28,7 @@ class ImageSplit(NamedTuple):
 
 @dataclass
 class LocalClient:
-    """A client during one task; implements `methods.core.contract.Client`."""
+    """A client during one task; implements `methods.core.task.Client`."""
 
     id: int
     _indices: Tensor  # of its samples in the split

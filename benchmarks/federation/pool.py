@@ -10,14 +10,8 @@ from torch import Tensor
 
 from benchmarks.federation.cost import CostMeter, size_in_bytes
 from benchmarks.federation.tasks import ClientTask, ClientTaskResult, Executor
-from methods.core.contract import (
-    DivergenceError,
-    Payload,
-    PayloadFunction,
-    Reply,
-    RoundContext,
-    TaskFunction,
-)
+from methods.core.contract import DivergenceError, PayloadFunction, TaskFunction
+from methods.core.task import Payload, Reply, RoundContext
 
 
 @dataclass

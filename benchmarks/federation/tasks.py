@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from methods.core.contract import Payload, Reply, RoundContext
+from methods.core.task import Payload, Reply, RoundContext
 
 
 class ClientTask(NamedTuple):

@@ -17,9 +17,10 @@ from benchmarks.federation.tasks import (
     PredictionTask,
     Task,
 )
-from methods.core.contract import LocalTask, Method
+from methods.core.contract import Method
 from methods.core.flat_model import Engine, FlatModel
 from methods.core.streams import derive_seed
+from methods.core.task import LocalTask
 
 EVAL_BATCH_SIZE = 500
 

@@ -8,9 +8,10 @@ from benchmarks.config.schema import RunConfig
 from benchmarks.config.sweep import Cell
 from benchmarks.scenario.scenario import build_scenario
 from methods.core import registry
-from methods.core.contract import Method, TaskSpec
+from methods.core.contract import Method
 from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
+from methods.core.task import TaskSpec
 
 
 def build_method(config: RunConfig, dataset: data.Dataset) -> tuple[Method, TaskSpec]:

@@ -38,9 +38,10 @@ from benchmarks.records.record import (
 from benchmarks.scenario.scenario import Scenario, build_scenario
 from benchmarks.tracking.tracker import Tracker
 from methods.core import registry
-from methods.core.contract import DivergenceError, RoundContext
+from methods.core.contract import DivergenceError
 from methods.core.flat_model import FlatModel
 from methods.core.streams import derive_seed
+from methods.core.task import RoundContext
 
 
 def execute_run(config: RunConfig, tracker: Tracker) -> Record:

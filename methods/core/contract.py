@@ -1,167 +1,29 @@
-"""The contract between a method, its clients and the runner.
+"""The contract between a method and the runner.
 
 A method has a server side and a client side. Server-side hooks run in the main process. Client-side
 hooks run in workers, on an instance that has `params` and nothing else: a client receives data
-through the payload and keeps data in `client.state` and `client.labels`. `FedAvg` implements every
-hook. Other methods subclass it and override what their paper changes.
+through the payload and keeps data in `client.state` and `client.labels`. Optional hooks have a
+default here, and `FedAvg` implements the others. Other methods subclass it and override hooks.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from methods.core.flat_model import FlatModel
-from methods.core.params import NonNegative, NoParams, Positive, PositiveInt, parameters
-from methods.core.streams import numpy_generator, torch_generator
+from methods.core.params import NoParams
+from methods.core.task import Batch, LocalTask, Models, Payload, Reply, RoundContext, TaskSpec
+
+TaskFunction = Callable[[LocalTask], Reply]
+PayloadFunction = Callable[[int, RoundContext], Payload]
 
 
 class DivergenceError(Exception):
     """Training produced NaN or Inf. The run ends with status `diverged`."""
-
-
-@parameters
-class TrainParams:
-    """Local training. Each local update has a new optimizer, so momentum does not persist."""
-
-    local_epochs: PositiveInt = 5  # E
-    batch_size: PositiveInt = 10  # B
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: Positive = 0.01  # eta
-    momentum: NonNegative = 0.5  # sgd only
-    weight_decay: NonNegative = 0.0  # L2 penalty
-    lr_decay: Positive = 1.0  # factor per round
-    clip_norm: NonNegative = 0.0  # limit of the global gradient norm; 0: no clipping
-
-
-@dataclass(frozen=True)
-class TaskSpec:
-    """Static information about the task, known to a method before training."""
-
-    dataset: str
-    shape: tuple[int, int, int]  # channels, height, width
-    num_classes: int
-    num_clients: int
-    clients_per_round: int
-    participations: int  # the budget
-    feature_dim: int
-    num_trainable: int  # length of the trainable prefix of a parameter vector
-
-
-@dataclass(frozen=True)
-class RoundContext:
-    """One round and its random streams.
-
-    Streams are named by purpose, not by method: methods of one seed share cohorts and batch order.
-    """
-
-    seed: int
-    round: int
-    stage: str
-    spec: TaskSpec
-    train: TrainParams
-
-    def rng(self, *key: int | str) -> np.random.Generator:
-        """NumPy stream of this round for one purpose, such as `ctx.rng("select")`."""
-        return numpy_generator(self.seed, self.round, *key)
-
-    def generator(self, *key: int | str) -> torch.Generator:
-        """PyTorch stream of this round for one purpose."""
-        return torch_generator(self.seed, self.round, *key)
-
-
-class Payload(NamedTuple):
-    """Message from the server to a client."""
-
-    models: Mapping[str, Tensor]  # parameter vectors by name
-    shared: Mapping[str, Any]  # other tensors and numbers by name
-
-
-@dataclass(frozen=True)
-class Reply:
-    """Message from a client to the server. Created by `client.reply(models, **values)`."""
-
-    client_id: int
-    num_samples: int
-    models: Mapping[str, Tensor]
-    values: Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class Batch:
-    """One batch of a client's samples."""
-
-    x: Tensor  # float32 images, augmented and normalized
-    y: Tensor  # current labels: int64 (n,), or float (n, classes) if soft
-    index: Tensor  # positions in the client's sample order
-    epoch: int  # within the local update
-    step: int  # within the epoch
-
-
-class Client(Protocol):
-    """One client in client-side code, without clean labels, test data or other clients."""
-
-    id: int
-    num_samples: int
-    num_classes: int
-    given_labels: Tensor  # (n,) int64, read-only
-    labels: Tensor  # current labels; assign a new tensor to change them permanently
-    state: dict[str, Any]  # tensors and numbers that persist between rounds
-
-    def load_model(self, vector: Tensor) -> FlatModel:
-        """A model with these parameters. Each call returns a different instance."""
-
-    def images(
-        self, index: Tensor, view: str = "plain", generator: torch.Generator | None = None
-    ) -> Tensor:
-        """Images at these positions under a view: `plain`, `train`, `strong` or `second`."""
-
-    def batches(
-        self,
-        batch_size: int,
-        view: str,
-        order: torch.Generator,
-        augment: torch.Generator,
-        epoch: int = 0,
-        subset: Tensor | None = None,
-    ) -> Iterator[Batch]:
-        """One shuffled epoch in batches, over all samples or the positions in `subset`."""
-
-    def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply:
-        """The reply to the server, with copies of the parameter vectors."""
-
-
-@dataclass(frozen=True)
-class LocalTask:
-    """A client task while it runs: the client, the payload, the round and the random streams."""
-
-    client: Client
-    payload: Payload
-    ctx: RoundContext
-    local: SimpleNamespace = field(default_factory=SimpleNamespace)  # values of this task only
-
-    def rng(self, purpose: str) -> np.random.Generator:
-        """NumPy stream of this client and round for one purpose."""
-        return self.ctx.rng(purpose, self.client.id)
-
-    def generator(self, purpose: str) -> torch.Generator:
-        """PyTorch stream of this client and round for one purpose."""
-        return self.ctx.generator(purpose, self.client.id)
-
-    def load_models(self) -> dict[str, FlatModel]:
-        """The models of the payload."""
-        vectors = self.payload.models
-        return {name: self.client.load_model(vector) for name, vector in vectors.items()}
-
-
-Models = Mapping[str, FlatModel]  # by name, as in `Method.model_names`
-TaskFunction = Callable[[LocalTask], Reply]
-PayloadFunction = Callable[[int, RoundContext], Payload]
 
 
 class ClientPool(Protocol):
@@ -216,7 +78,7 @@ class ServerState:
 
 
 class Method(ABC):
-    """Base class of all methods. Subclass `FedAvg`, which implements every hook."""
+    """Base class of all methods. Subclass `FedAvg`, which implements the abstract hooks."""
 
     name: ClassVar[str]
     Params: ClassVar[type] = NoParams
@@ -237,162 +99,111 @@ class Method(ABC):
     @abstractmethod
     def validate(self, spec: TaskSpec) -> None:
         """Raise UserError if the method does not support this task.
+        Side: server. Called by: the checks before a sweep starts. May read: parameters, spec."""
 
-        Side: server. Called by: the checks before a sweep starts. May read: parameters, spec.
-        """
-
-    @abstractmethod
     def oracle_reason(self) -> str:
         """Say which parameter depends on the true noise; an empty string if none does.
-
-        Side: server. Called by: the writer of the record. May read: parameters.
-        """
+        Side: server. Called by: the writer of the record. May read: parameters."""
+        return ""
 
     @abstractmethod
     def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
         """Prepare the first round, or a resume: derived attributes and the initial server state.
-
-        Side: server. Called by: the round loop. May read: parameters, spec, client sizes.
-        """
+        Side: server. Called by: the round loop. May read: parameters, spec, client sizes."""
 
     @abstractmethod
     def initial_state(self, pool: ClientPool, ctx: RoundContext) -> ServerState:
-        """Return the server state before the first round.
-
-        Side: server. Called by: `setup`. May read: parameters, spec, client sizes, initial weights.
-        """
+        """Return the server state before the first round. Side: server. Called by: `setup`.
+        May read: parameters, spec, client sizes, initial weights."""
 
     @abstractmethod
     def stage(self, round: int) -> str | None:
         """Name the stage of a round; None after the last round.
-
-        Side: server. Called by: the round loop. May read: parameters, spec, server state.
-        """
+        Side: server. Called by: the round loop. May read: parameters, spec, server state."""
 
     @abstractmethod
     def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
         """Return the cohort of the round, in ascending order.
+        Side: server. Called by: the round loop. May read: server state, client sizes, replies."""
 
-        Side: server. Called by: the round loop. May read: server state, client sizes, replies.
-        """
-
-    @abstractmethod
     def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
         """Act before the cohort trains, for example query clients.
-
-        Side: server. Called by: the round loop. May read: server state, replies.
-        """
+        Side: server. Called by: the round loop. May read: server state, replies."""
 
     @abstractmethod
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
         """Return the message to one client.
-
-        Side: server. Called by: the client pool, for each client. May read: server state.
-        """
+        Side: server. Called by: the client pool, for each client. May read: server state."""
 
     @abstractmethod
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
         """Update the server state from the replies of the cohort. There is at least one.
-
-        Side: server. Called by: the round loop. May read: server state, replies.
-        """
+        Side: server. Called by: the round loop. May read: server state, replies."""
 
     @abstractmethod
     def aggregation_weights(self, replies: Sequence[Reply]) -> np.ndarray:
         """Return the weight of each reply; the sum is 1.
-
-        Side: server. Called by: `aggregate`. May read: server state, replies.
-        """
+        Side: server. Called by: `aggregate`. May read: server state, replies."""
 
     @abstractmethod
     def aggregate_models(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
         """Combine the rows of an (M, P) matrix of client models into one parameter vector.
+        Side: server. Called by: `aggregate`, once per model name. May read: server state."""
 
-        Side: server. Called by: `aggregate`, once per model name. May read: server state.
-        """
-
-    @abstractmethod
     def after_round(self, pool: ClientPool, ctx: RoundContext) -> None:
         """Act after aggregation, for example query clients.
-
-        Side: server. Called by: the round loop. May read: server state, replies.
-        """
+        Side: server. Called by: the round loop. May read: server state, replies."""
 
     @abstractmethod
     def eval_models(self) -> Mapping[str, Tensor]:
         """Return the models that are evaluated on the test split.
+        Side: server. Called by: the evaluation. May read: server state."""
 
-        Side: server. Called by: the evaluation. May read: server state.
-        """
-
-    @abstractmethod
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         """Return the method's estimate of the label noise. Changes nothing.
-
-        Side: server. Called by: the evaluation. May read: server state, client labels and states.
-        """
+        Side: server. Called by: the evaluation. May read: server state, client labels, states."""
+        return Diagnosis()
 
     # Client side
 
     @abstractmethod
     def local_update(self, task: LocalTask) -> Reply:
         """Train on one client. Override it only to replace the training loop.
+        Side: client. Called by: the worker. May read: parameters, task."""
 
-        Side: client. Called by: the worker. May read: parameters, task.
-        """
-
-    @abstractmethod
     def start_local_update(self, models: Models, task: LocalTask) -> None:
         """Prepare the local update; store values in `task.local`.
+        Side: client. Called by: `local_update`, before training. May read: parameters, task."""
 
-        Side: client. Called by: `local_update`, before the first epoch. May read: parameters, task.
-        """
-
-    @abstractmethod
     def train_options(self, task: LocalTask) -> Mapping[str, Any]:
         """Return options of `training.train`, such as `lr`, `view`, `local_epochs`, `batch_size`.
-
-        Side: client. Called by: `local_update`. May read: parameters, task.
-        """
+        Side: client. Called by: `local_update`. May read: parameters, task."""
+        return {}
 
     @abstractmethod
     def joint_loss(self, models: Models, batch: Batch, task: LocalTask) -> Tensor:
         """Return the loss of all models on a batch; by default the sum of their `batch_loss`.
-
-        Side: client. Called by: `local_update`. May read: parameters, task, batch.
-        """
+        Side: client. Called by: `local_update`. May read: parameters, task, batch."""
 
     @abstractmethod
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
         """Return the loss of one model on a batch.
+        Side: client. Called by: `joint_loss`. May read: parameters, task, batch."""
 
-        Side: client. Called by: `joint_loss`. May read: parameters, task, batch.
-        """
-
-    @abstractmethod
     def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
         """Add the gradient of a penalty on the weights to `model.grad`, which is already clipped.
+        Side: client. Called by: `local_update`. May read: parameters, task, batch."""
 
-        Side: client. Called by: `local_update`. May read: parameters, task, batch.
-        """
-
-    @abstractmethod
     def after_epoch(self, epoch: int, task: LocalTask) -> None:
         """Act after a local epoch, for example update labels.
+        Side: client. Called by: `local_update`. May read: parameters, task."""
 
-        Side: client. Called by: `local_update`. May read: parameters, task.
-        """
-
-    @abstractmethod
     def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         """Store client state and return the values of the reply, besides the models.
-
-        Side: client. Called by: `local_update`, after the last epoch. May read: parameters, task.
-        """
+        Side: client. Called by: `local_update`, after training. May read: parameters, task."""
+        return {}
 
     @abstractmethod
     def predict(self, models: Models, x: Tensor) -> Tensor:
         """Return class probabilities (n, classes) of models in evaluation mode.
-
-        Side: client. Called by: the evaluation. May read: parameters.
-        """
+        Side: client. Called by: the evaluation. May read: parameters."""

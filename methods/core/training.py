@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from methods.core.contract import Batch, Client, LocalTask, TrainParams
 from methods.core.flat_model import FlatModel
+from methods.core.task import Batch, Client, LocalTask, TrainParams
 
 INFERENCE_BATCH_SIZE = 512
 

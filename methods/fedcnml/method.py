@@ -9,20 +9,10 @@ import torch
 from torch import Tensor
 
 from methods.core import training
-from methods.core.contract import (
-    Batch,
-    ClientPool,
-    Diagnosis,
-    LocalTask,
-    Models,
-    Payload,
-    Reply,
-    RoundContext,
-    ServerState,
-    TaskSpec,
-)
+from methods.core.contract import ClientPool, Diagnosis, ServerState
 from methods.core.errors import invalid
 from methods.core.registry import register
+from methods.core.task import Batch, LocalTask, Models, Payload, Reply, RoundContext, TaskSpec
 from methods.fedavg import FedAvg, sample_cohort
 from methods.fedcnml.params import FedCNMLParams, learning_rate, make_schedule
 from methods.fedcnml.scoring import (

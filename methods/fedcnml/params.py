@@ -4,7 +4,6 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from methods.core.contract import RoundContext, TaskSpec
 from methods.core.errors import invalid
 from methods.core.params import (
     NonNegative,
@@ -13,6 +12,7 @@ from methods.core.params import (
     PositiveInt,
     parameters,
 )
+from methods.core.task import RoundContext, TaskSpec
 
 AtLeastOne = Annotated[float, Field(ge=1)]
 

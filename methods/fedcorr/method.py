@@ -9,22 +9,12 @@ import torch
 from torch import Tensor
 
 from methods.core import training
-from methods.core.contract import (
-    Batch,
-    ClientPool,
-    Diagnosis,
-    DivergenceError,
-    LocalTask,
-    Models,
-    Payload,
-    Reply,
-    RoundContext,
-    TaskSpec,
-)
+from methods.core.contract import ClientPool, Diagnosis, DivergenceError
 from methods.core.errors import UserError, invalid
 from methods.core.flat_model import FlatModel
 from methods.core.registry import register
 from methods.core.streams import numpy_generator
+from methods.core.task import Batch, LocalTask, Models, Payload, Reply, RoundContext, TaskSpec
 from methods.fedavg import sample_cohort
 from methods.fedcorr.params import FedCorrParams, make_schedule
 from methods.fedcorr.relabeling import (

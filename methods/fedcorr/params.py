@@ -5,9 +5,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from methods.core.contract import TaskSpec
 from methods.core.errors import invalid
 from methods.core.params import Fraction, NonNegative, NonNegativeInt, parameters
+from methods.core.task import TaskSpec
 from methods.toolkit.final_stage import final_stage_methods
 
 

@@ -7,19 +7,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from methods.core import registry
-from methods.core.contract import (
-    ClientPool,
-    LocalTask,
-    Method,
-    Payload,
-    PayloadFunction,
-    Reply,
-    RoundContext,
-    ServerState,
-    TaskFunction,
-    TaskSpec,
-)
+from methods.core.contract import ClientPool, Method, PayloadFunction, ServerState, TaskFunction
 from methods.core.errors import UserError
+from methods.core.task import LocalTask, Payload, Reply, RoundContext, TaskSpec
 from methods.fedavg import FedAvg
 
 DELEGATED_TASK_KEY = "delegated_task"  # key of a payload: name of the delegate's client task

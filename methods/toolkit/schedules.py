@@ -1,6 +1,6 @@
 """Schedules over the rounds of a run. Lengths are fractions of all rounds, for any budget."""
 
-from methods.core.contract import TaskSpec
+from methods.core.task import TaskSpec
 
 
 def rounds_from_fraction(fraction: float, spec: TaskSpec) -> int:

@@ -5,8 +5,9 @@ FedAvg warm-up rounds come first, then fewer rounds with more local epochs.
 
 from typing import ClassVar
 
-from methods.core.contract import ClientPool, RoundContext, TaskSpec
+from methods.core.contract import ClientPool
 from methods.core.params import Fraction, PositiveFraction, parameters
+from methods.core.task import RoundContext, TaskSpec
 from methods.fedavg import FedAvg
 
 

@@ -11,7 +11,7 @@ import torch
 from benchmarks.federation.client import AUGMENT_CHUNK_SIZE, ImageSplit, LocalClient
 from benchmarks.federation.cost import CostMeter, size_in_bytes
 from benchmarks.loop.runner import Run
-from methods.core.contract import Batch, LocalTask, Reply
+from methods.core.task import Batch, LocalTask, Reply
 
 
 def streams(seed: int = 0) -> tuple[torch.Generator, torch.Generator]:

@@ -17,7 +17,8 @@ from benchmarks.executors.serialization import dumps
 from benchmarks.federation.tasks import PredictionTask
 from benchmarks.federation.worker import EVAL_BATCH_SIZE, WorkerContext
 from benchmarks.loop.runner import Run, execute_run
-from methods.core.contract import DivergenceError, LocalTask, Payload, Reply, TaskFunction
+from methods.core.contract import DivergenceError, TaskFunction
+from methods.core.task import LocalTask, Payload, Reply
 from methods.fedavg import FedAvg
 
 

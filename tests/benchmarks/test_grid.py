@@ -14,7 +14,7 @@ from run_helpers import PLUGIN, read_reproducible
 from benchmarks.config import sweep
 from benchmarks.run import main, run_experiment
 from methods.core import registry
-from methods.core.contract import Reply, RoundContext
+from methods.core.task import Reply, RoundContext
 from methods.fedavg import FedAvg
 
 ROOT = Path(__file__).parent.parent.parent

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from benchmarks.loop.runner import Run
 from methods.core import registry
-from methods.core.contract import Client, LocalTask, Method, Payload, Reply, RoundContext
+from methods.core.contract import Method
+from methods.core.task import Client, LocalTask, Payload, Reply, RoundContext
 
 METHODS = registry.list_methods()
 every_method = pytest.mark.parametrize("info", METHODS, ids=[info.name for info in METHODS])

@@ -19,14 +19,16 @@ from run_helpers import PLUGIN, PLUGIN_CONF
 
 from benchmarks.config import sweep
 from methods.core import registry
-from methods.core.contract import LocalTask, Method, Reply
+from methods.core.contract import Method
+from methods.core.task import LocalTask, Reply
 from methods.dividemix import DivideMix
 from methods.fedavg import FedAvg
 from methods.fedcnml import FedCNML
 from methods.toolkit.final_stage import FinalStageDelegation
 
 CONF = Path(sweep.CONF)
-HOOKS = {name: getattr(Method, name) for name in sorted(Method.__abstractmethods__)}
+HOOKS = {name: hook for name, hook in vars(Method).items() if inspect.isfunction(hook)}
+del HOOKS["__init__"]
 CLIENT_HOOKS = {name for name, hook in HOOKS.items() if "Side: client." in (hook.__doc__ or "")}
 
 # Classes with a `local_update` of their own. Other methods use the hooks of `FedAvg.local_update`.

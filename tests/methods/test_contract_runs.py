@@ -32,8 +32,9 @@ from benchmarks.federation.client import LocalClient
 from benchmarks.federation.worker import ClientTask, PredictionTask
 from benchmarks.loop.runner import Run
 from methods.core import registry
-from methods.core.contract import DivergenceError, Reply, ServerState
+from methods.core.contract import DivergenceError, ServerState
 from methods.core.params import NoParams
+from methods.core.task import Reply
 from methods.fedavg import FedAvg
 from partition.base import PARTITIONERS, Partitioner
 from partition.iid import IidParams

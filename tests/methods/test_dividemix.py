@@ -10,9 +10,9 @@ from torch import nn
 
 from methods import dividemix
 from methods.core import training
-from methods.core.contract import TaskSpec
 from methods.core.flat_model import FlatModel
 from methods.core.params import build_params
+from methods.core.task import TaskSpec
 from methods.dividemix import (
     DivideMix,
     DivideMixParams,

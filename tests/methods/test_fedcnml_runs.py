@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import methods.fedcnml.method
-from methods.core.contract import RoundContext, TaskSpec, TrainParams
 from methods.core.flat_model import FlatModel
 from methods.core.params import build_params
+from methods.core.task import RoundContext, TaskSpec, TrainParams
 from methods.fedcnml.method import FedCNML
 from methods.fedcnml.params import FedCNMLParams, learning_rate
 from methods.fedcnml.scoring import divergence_cutoff, jensen_shannon

@@ -8,9 +8,9 @@ import torch
 from method_helpers import make_task, run_local_update
 from torch import nn
 
-from methods.core.contract import TaskSpec
 from methods.core.flat_model import FlatModel
 from methods.core.params import build_params
+from methods.core.task import TaskSpec
 from methods.fedcorr.method import FedCorr
 from methods.fedcorr.params import PROFILES, FedCorrParams, make_schedule
 from methods.fedcorr.relabeling import (

@@ -10,7 +10,8 @@ from method_helpers import find_non_data
 
 from benchmarks.tracking.tracker import Tracker
 from methods.core import registry
-from methods.core.contract import ServerState, TaskSpec
+from methods.core.contract import ServerState
+from methods.core.task import TaskSpec
 from methods.fedcorr.method import FedCorr
 from methods.fedcorr.params import FedCorrParams
 

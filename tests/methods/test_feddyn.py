@@ -7,8 +7,8 @@ import pytest
 import torch
 from method_helpers import run_local_update, train_cohort
 
-from methods.core.contract import Reply, TaskSpec
 from methods.core.flat_model import FlatModel
+from methods.core.task import Reply, TaskSpec
 from methods.feddyn import FedDyn, FedDynParams
 from methods.toolkit.losses import cross_entropy
 

@@ -7,8 +7,8 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks import models
 from benchmarks.models.base import BatchNorm
-from methods.core.contract import TrainParams
 from methods.core.flat_model import FlatModel
+from methods.core.task import TrainParams
 from methods.core.training import Optimizer, clip_grad_norm_
 
 LABELS = torch.tensor([0, 1, 1, 0, 1, 0])

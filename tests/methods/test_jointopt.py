@@ -4,8 +4,8 @@ import pytest
 import torch
 from method_helpers import run_local_update
 
-from methods.core.contract import TaskSpec
 from methods.core.params import build_params
+from methods.core.task import TaskSpec
 from methods.fedavg import FedAvg
 from methods.jointopt import JointOpt, JointOptParams, class_prior, jointopt_loss
 from methods.toolkit.losses import cross_entropy, entropy, one_hot

@@ -5,8 +5,8 @@ import pytest
 import torch
 from method_helpers import make_task
 
-from methods.core.contract import TaskSpec
 from methods.core.errors import UserError
+from methods.core.task import TaskSpec
 from methods.poc import PoC, PoCParams, largest_loss_indices
 from methods.toolkit.losses import cross_entropy
 

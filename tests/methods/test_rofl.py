@@ -8,8 +8,8 @@ import torch
 from method_helpers import run_local_update, train_cohort
 
 from methods.core import training
-from methods.core.contract import Reply
 from methods.core.flat_model import FlatModel
+from methods.core.task import Reply
 from methods.fedavg import FedAvg
 from methods.rofl import (
     RoFL,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from methods.core.contract import TaskSpec
+from methods.core.task import TaskSpec
 from methods.toolkit.schedules import forget_rate, num_kept, ramp, rounds_from_fraction
 
 

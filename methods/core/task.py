@@ -1,0 +1,150 @@
+"""Client tasks: the task, the round, the messages, and one client as client-side code sees it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from methods.core import streams
+from methods.core.flat_model import FlatModel
+from methods.core.params import NonNegative, Positive, PositiveInt, parameters
+
+Models = Mapping[str, FlatModel]  # by name, as in `Method.model_names`
+
+
+@parameters
+class TrainParams:
+    """Local training. Each local update has a new optimizer, so momentum does not persist."""
+
+    local_epochs: PositiveInt = 5  # E
+    batch_size: PositiveInt = 10  # B
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    lr: Positive = 0.01  # eta
+    momentum: NonNegative = 0.5  # sgd only
+    weight_decay: NonNegative = 0.0  # L2 penalty
+    lr_decay: Positive = 1.0  # factor per round
+    clip_norm: NonNegative = 0.0  # limit of the global gradient norm; 0: no clipping
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Static information about the task, known to a method before training."""
+
+    dataset: str
+    shape: tuple[int, int, int]  # channels, height, width
+    num_classes: int
+    num_clients: int
+    clients_per_round: int
+    participations: int  # the budget
+    feature_dim: int
+    num_trainable: int  # length of the trainable prefix of a parameter vector
+
+
+@dataclass(frozen=True)
+class RoundContext:
+    """One round and its random streams.
+
+    Streams are named by purpose, not by method: methods of one seed share cohorts and batch order.
+    """
+
+    seed: int
+    round: int
+    stage: str
+    spec: TaskSpec
+    train: TrainParams
+
+    def rng(self, *key: int | str) -> np.random.Generator:
+        """NumPy stream of this round for one purpose, such as `ctx.rng("select")`."""
+        return streams.numpy_generator(self.seed, self.round, *key)
+
+    def generator(self, *key: int | str) -> torch.Generator:
+        """PyTorch stream of this round for one purpose."""
+        return streams.torch_generator(self.seed, self.round, *key)
+
+
+class Payload(NamedTuple):
+    """Message from the server to a client."""
+
+    models: Mapping[str, Tensor]  # parameter vectors by name
+    shared: Mapping[str, Any]  # other tensors and numbers by name
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Message from a client to the server. Created by `client.reply(models, **values)`."""
+
+    client_id: int
+    num_samples: int
+    models: Mapping[str, Tensor]
+    values: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Batch:
+    """One batch of a client's samples."""
+
+    x: Tensor  # float32 images, augmented and normalized
+    y: Tensor  # current labels: int64 (n,), or float (n, classes) if soft
+    index: Tensor  # positions in the client's sample order
+    epoch: int  # within the local update
+    step: int  # within the epoch
+
+
+class Client(Protocol):
+    """One client in client-side code, without clean labels, test data or other clients."""
+
+    id: int
+    num_samples: int
+    num_classes: int
+    given_labels: Tensor  # (n,) int64, read-only
+    labels: Tensor  # current labels; assign a new tensor to change them permanently
+    state: dict[str, Any]  # tensors and numbers that persist between rounds
+
+    def load_model(self, vector: Tensor) -> FlatModel:
+        """A model with these parameters. Each call returns a different instance."""
+
+    def images(
+        self, index: Tensor, view: str = "plain", generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Images at these positions under a view: `plain`, `train`, `strong` or `second`."""
+
+    def batches(
+        self,
+        batch_size: int,
+        view: str,
+        order: torch.Generator,
+        augment: torch.Generator,
+        epoch: int = 0,
+        subset: Tensor | None = None,
+    ) -> Iterator[Batch]:
+        """One shuffled epoch in batches, over all samples or the positions in `subset`."""
+
+    def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply:
+        """The reply to the server, with copies of the parameter vectors."""
+
+
+@dataclass(frozen=True)
+class LocalTask:
+    """A client task while it runs: the client, the payload, the round and the random streams."""
+
+    client: Client
+    payload: Payload
+    ctx: RoundContext
+    local: SimpleNamespace = field(default_factory=SimpleNamespace)  # values of this task only
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """NumPy stream of this client and round for one purpose."""
+        return self.ctx.rng(purpose, self.client.id)
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """PyTorch stream of this client and round for one purpose."""
+        return self.ctx.generator(purpose, self.client.id)
+
+    def load_models(self) -> dict[str, FlatModel]:
+        """The models of the payload."""
+        vectors = self.payload.models
+        return {name: self.client.load_model(vector) for name, vector in vectors.items()}
