@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.stats import mannwhitneyu
-from sklearn.metrics import precision_recall_fscore_support
 
 from benchmarks.federation.pool import ClientPool
 from benchmarks.federation.tasks import Executor
@@ -127,9 +126,12 @@ def to_hard_labels(labels: np.ndarray) -> np.ndarray:
 
 def detection_metrics(prefix: str, predicted: np.ndarray, truth: np.ndarray) -> Metrics:
     """Precision, recall and F1. Without positives in `truth`, recall and F1 are omitted."""
-    values = precision_recall_fscore_support(truth, predicted, average="binary", zero_division=0.0)
-    names = ("precision", "recall", "f1") if truth.any() else ("precision",)
-    return {f"{prefix}/{name}": float(value) for name, value in zip(names, values, strict=False)}
+    # scikit-learn gives the same numbers, but its import takes 0.5 s and a call 1.4 ms.
+    hits, num_predicted, num_true = (predicted & truth).sum(), predicted.sum(), truth.sum()
+    metrics = {"precision": hits / num_predicted if num_predicted else 0.0}
+    if num_true:
+        metrics |= {"recall": hits / num_true, "f1": 2 * hits / (num_predicted + num_true)}
+    return {f"{prefix}/{name}": float(value) for name, value in metrics.items()}
 
 
 def auroc(scores: np.ndarray, truth: np.ndarray) -> float:

@@ -6,7 +6,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
 import noise
 from benchmarks.federation.pool import ClientPool
@@ -46,11 +46,15 @@ def make_pool(relabeled: Mapping[int, list[Any]]) -> ClientPool:
 
 def test_client_detection(scenario: Scenario) -> None:
     """Predicted 0, 1, 3; true 1, 3. Precision 2 / 3, recall 2 / 2, F1 2 * 2 / (3 + 2)."""
-    assert diagnostics.client_metrics(Diagnosis(noisy_clients=[0, 1, 3]), scenario) == {
+    metrics = diagnostics.client_metrics(Diagnosis(noisy_clients=[0, 1, 3]), scenario)
+    assert metrics == {
         "clients/precision": pytest.approx(2 / 3),
         "clients/recall": 1.0,
         "clients/f1": pytest.approx(0.8),
     }
+    truth, predicted = [0, 1, 0, 1], [1, 1, 0, 1]
+    functions = (precision_score, recall_score, f1_score)
+    assert [*metrics.values()] == [function(truth, predicted) for function in functions]
 
 
 def test_detection_without_predicted_or_true_positives(scenario: Scenario) -> None:
