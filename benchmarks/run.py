@@ -1,40 +1,46 @@
-"""The command: `python -m benchmarks.run [-m] key=value ...`. One run, or a grid of cells (-m), each with a record under runs/."""
+"""Command `python -m benchmarks.run`: one run, or a sweep with -m. Each run writes a record."""
 
+import math
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from benchmarks.config.compose import (
+    check_options,
+    errors_for_missing_sources,
+    hydra_session,
+    keep_hydra_state,
+    validate_config,
+)
+from benchmarks.config.experiments import CONF
+from benchmarks.config.explain import explain_error
+from benchmarks.config.flags import arrange_arguments
 from methods.core.errors import UserError
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
+    from benchmarks.config.schema import RunConfig
+    from benchmarks.config.sweep import PlannedRun
     from benchmarks.records.record import Record
 
-CONF = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "conf")
-HELP = """Federated learning under label noise: one run, or a grid with -m.
 
-  python -m benchmarks.run                                              one run with the defaults
-  python -m benchmarks.run method=fedprox noise.rho=0.4 dataset=cifar10 another one
-  python -m benchmarks.run -m method=fedavg,fedprox noise.rho=0.4,0.8   a grid of four cells
-  python -m benchmarks.run ... dry=true                                 print the cells and what is done, run nothing
-  python -m benchmarks.run ... --cfg                                    print the configuration, run nothing
-  python -m benchmarks.methods | benchmarks.data | benchmarks.scenario     tables of methods and data sets; a look at a scene
-"""
-
-
-def run_experiment(raw: "DictConfig") -> "Record | None":
-    """Compose -> check -> run -> record. The importable form of the command."""
+def run_from_config(config: "RunConfig") -> "Record | None":
+    """Execute a run and return its record; None if another process executes it."""
     from rich.console import Console
 
-    from benchmarks.config.sweep import checked
     from benchmarks.loop.lock import RunLockedError
     from benchmarks.loop.runner import execute_run
     from benchmarks.terminal.run_tables import status_line
     from benchmarks.tracking.factory import make_tracker
 
-    config = checked(raw)
     tracker = make_tracker(config, Console())
     record, line = None, ""
     try:
@@ -48,91 +54,108 @@ def run_experiment(raw: "DictConfig") -> "Record | None":
     return record
 
 
-def job(raw: "DictConfig") -> None:
-    run_experiment(raw)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    # One thread per process keeps results the same everywhere; must be set before numpy and torch are imported.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ["HYDRA_FULL_ERROR"] = (
-        "1"  # hydra's errors reach us as exceptions; they are shown as one line below
-    )
+def run_job(config: DictConfig) -> float:
+    """Hydra's task function. Returns the mean accuracy of the last 10 evaluations, or NaN."""
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        record = run_from_config(validate_config(config))
+        return record.summary.last10 if record and record.summary else math.nan
+    # Hydra would print a second line for an exception, so the command ends here.
     try:
-        return _main(arguments)
+        code = _run_one(config)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on from the last checkpoint", file=sys.stderr)
-        return 130
+        code = _print_error(error)
+    if code:
+        sys.exit(code)
+    return 0.0
 
 
-def _main(arguments: list[str]) -> int:
-    if {"--help", "-h"} & set(arguments):
-        print(HELP + _groups())
-        return 0
-    multirun = bool({"-m", "--multirun"} & set(arguments))
-    overrides = [argument for argument in arguments if argument not in ("-m", "--multirun")]
-    for argument in overrides:
-        if argument != "--cfg" and (argument.startswith("-") or argument.find("=") < 1):
-            raise UserError(f"{argument!r} is not legal; legal: key=value, -m, --cfg, --help")
-    show = "--cfg" in overrides
-    overrides = [argument for argument in overrides if argument != "--cfg"]
-
-    from benchmarks.config import sweep
+def _run_one(config: DictConfig) -> int:
+    from benchmarks.config.sweep import PlannedRun
     from benchmarks.loop.preflight import validate_runs
     from benchmarks.terminal import run_tables
 
-    cells = sweep.expand(overrides)
-    if not multirun and len(cells) > 1:
-        raise UserError(
-            f"{' '.join(sweep.sweeps(overrides))} makes {len(cells)} cells; legal: one value per key, or -m for a grid"
-        )
-    if show:
-        run_tables.print_configurations(cells)
+    overrides: Any = OmegaConf.to_container(HydraConfig.get().overrides, resolve=False)
+    check_options([*overrides["hydra"], *overrides["task"]])
+    run = PlannedRun(overrides["task"], validate_config(config))
+    finished = run_tables.finished_run_ids([run])
+    if run.config.dry_run:
+        run_tables.print_planned_runs([run], finished)
         return 0
-    already = run_tables.finished_run_ids(cells)
-    if cells[0][1].dry:
-        run_tables.print_planned_runs(cells, already)
-        return 0
-    validate_runs(cells)
-    sweep.launch(job, cells, overrides)
-    return (
-        run_tables.print_results_table(cells, already)
-        if multirun
-        else run_tables.print_run_summary(cells[0][1], cells[0][1].run_id in already)
-    )
+    validate_runs([run])
+    run_from_config(run.config)
+    return run_tables.print_run_summary(run.config, run.config.run_id in finished)
 
 
-def _groups() -> str:
-    """The choices of every configuration group, read from the folder names: no heavy import for a help text."""
-    lines = []
-    for group in (
-        "method",
-        "dataset",
-        "scale",
-        "model",
-        "partition",
-        "noise",
-        "executor",
-        "tracking",
-        "experiment",
-    ):
-        folder = os.path.join(CONF, group)
-        names = (
-            sorted(
-                name.removesuffix(".yaml") for name in os.listdir(folder) if name.endswith(".yaml")
-            )
-            if os.path.isdir(folder)
-            else []
-        )
-        if names:
-            lines.append(f"  {group + '=':<12}{' | '.join(names)}")
-    keys = "  seed= budget.participations= federation.num_clients= federation.clients_per_round= train.lr= evaluate.every= runs_dir= force=true ..."
-    return "\nChoices:\n" + "\n".join(lines) + "\n\nOther keys (all: --cfg):\n" + keys
+def run_sweep(runs: "Sequence[PlannedRun]", launch: Callable[[list[list[str]]], Any]) -> int:
+    """Check all runs, launch those without a record, print all results. Returns the exit code."""
+    from benchmarks.loop.preflight import validate_runs
+    from benchmarks.terminal import run_tables
+
+    finished = run_tables.finished_run_ids(runs)
+    if runs[0].config.dry_run:
+        run_tables.print_planned_runs(runs, finished)
+        return 0
+    validate_runs(runs)
+    pending = [run.overrides for run in runs if run.config.run_id not in finished]
+    if pending:
+        launch(pending)
+    return run_tables.print_results_table(runs, finished)
+
+
+hydra_main = hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(run_job)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Exit codes: 0 success, 1 failed run, 2 user error, 130 interrupted."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    # One thread per process keeps results identical. To be set before numpy and torch are imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors arrive here as exceptions
+    program = sys.argv
+    try:
+        sys.argv = [program[0], *arrange_arguments(arguments)]
+        with keep_hydra_state(), errors_for_missing_sources():
+            hydra_main()
+        return 0
+    except SystemExit as end:
+        return int(end.code or 0)
+    except KeyboardInterrupt:
+        message = "interrupted; rerun the same command to resume from the last checkpoint"
+        print(message, file=sys.stderr)
+        return 130
+    except Exception as error:
+        if not is_command_error(error):
+            raise
+        return _print_error(_explain(error, arguments))
+    finally:
+        sys.argv = program
+
+
+def is_command_error(error: Exception) -> bool:
+    """True for user errors, and for errors that Hydra raises about the command line."""
+    if isinstance(error, (UserError, HydraException, OmegaConfBaseException, UserWarning)):
+        return True
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return isinstance(error, ValueError) and frame.f_globals["__name__"].startswith("hydra.")
+
+
+def _explain(error: Exception, arguments: Sequence[str]) -> UserError:
+    try:
+        if isinstance(error, ValueError) and not isinstance(error, UserError):
+            with hydra_session():  # such as model=null
+                check_options(text for text in arguments if not text.startswith("-"))
+    except UserError as known:
+        return known
+    return explain_error(error)
+
+
+def _print_error(error: UserError) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # The task function belongs to the module benchmarks.run, so that other processes can import it.
+    from benchmarks.run import main as run_main
+
+    sys.exit(run_main())

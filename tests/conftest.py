@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from hypothesis import settings
-from omegaconf import OmegaConf
 from run_helpers import PLUGIN, SilentTracker
 
 from benchmarks import data, models
-from benchmarks.config.schema import RunConfig, parse
+from benchmarks.config.compose import compose_run
+from benchmarks.config.schema import RunConfig
 from benchmarks.federation.client import ImageSplit, LocalClient
 from benchmarks.loop.runner import Run, execute_run
 from methods.core.flat_model import FlatModel
@@ -30,23 +29,14 @@ settings.load_profile("suite")
 torch.set_num_threads(1)
 sys.path.append(str(PLUGIN))  # Before methods are discovered: its method is tested like the others.
 
-CONF = Path(__file__).parent.parent / "conf"
-
-
-@pytest.fixture(scope="session")
-def hydra_conf() -> Iterator[None]:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        yield
-
 
 @pytest.fixture
-def configure(hydra_conf: None, tmp_path: Path) -> Callable[..., RunConfig]:
+def configure(tmp_path: Path) -> Callable[..., RunConfig]:
     """configure("noise.rho=0.4") -> configuration at smoke scale on digits, serial, in tmp_path."""
 
     def make(*overrides: str) -> RunConfig:
         base = ["scale=smoke", "executor=serial", f"runs_dir={tmp_path / 'runs'}"]
-        composed = compose("config", [*base, *overrides])
-        return parse(OmegaConf.to_container(composed, resolve=True))  # type: ignore[arg-type]
+        return compose_run([*base, *overrides])
 
     return make
 

@@ -17,7 +17,6 @@ from benchmarks.records.files import CURVE_FILE, JOURNAL_FILE, RECORD_FILE
 from benchmarks.tracking.tracker import Tracker
 
 PLUGIN = Path(__file__).parent / "plugin_example"
-PLUGIN_CONF = "hydra.searchpath=[pkg://example_plugin.conf]"
 
 
 class SilentTracker(Tracker):

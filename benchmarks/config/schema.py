@@ -1,125 +1,118 @@
-"""From Hydra's nested dictionary to frozen, typed, checked dataclasses. Every mistake is one line: key, value, what is legal."""
+"""Typed configuration of a run, and its run id."""
 
 import dataclasses
 import hashlib
 import json
-import math
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal
 
-from methods.core.errors import UserError
-from methods.core.params import build_params, field_names
+from pydantic import Field, model_validator
 
-PROTOCOL = (
-    1  # raised by a change that alters numbers; records of two protocols are never put side by side
+from methods.core.errors import UserError, invalid, missing, unknown
+from methods.core.params import (
+    NonNegative,
+    NonNegativeInt,
+    NoParams,
+    PositiveInt,
+    build_params,
+    field_names,
+    parameters,
 )
+from methods.core.plugins import Registry
+
+PROTOCOL = 1  # increased when numbers of existing configurations change
 SCALES = ("paper", "laptop", "smoke")
-EXECUTORS = ("serial", "processes")
-WANDB_MODES = ("online", "offline", "disabled")
-T = TypeVar("T")
+COMPONENTS = ("dataset", "model", "partition", "noise", "method")
+HASHED_SECTIONS = ("train", "federation", "budget", "evaluate")
 
 
-@dataclass(frozen=True)
+@parameters
 class FederationConfig:
-    num_clients: int  # N
-    clients_per_round: int  # m
+    """Clients of the federation."""
 
-    def __post_init__(self) -> None:
-        if self.num_clients < 1:
-            raise ValueError(
-                f"federation.num_clients={self.num_clients} is not legal; legal: at least 1"
+    num_clients: PositiveInt  # N
+    clients_per_round: PositiveInt  # m
+
+    @model_validator(mode="after")
+    def _check_cohort(self) -> "FederationConfig":
+        if self.clients_per_round > self.num_clients:
+            raise invalid(
+                "federation.clients_per_round",
+                self.clients_per_round,
+                f"an integer in [1, federation.num_clients={self.num_clients}]",
             )
-        if not 1 <= self.clients_per_round <= self.num_clients:
-            raise ValueError(
-                f"federation.clients_per_round={self.clients_per_round} is not legal; legal: 1 to federation.num_clients={self.num_clients}"
-            )
+        return self
 
 
-@dataclass(frozen=True)
+@parameters
 class BudgetConfig:
-    participations: int  # client visits that train a model
+    """Upper limit of the training cost; the same for all methods."""
 
-    def __post_init__(self) -> None:
-        if self.participations < 1:
-            raise ValueError(
-                f"budget.participations={self.participations} is not legal; legal: at least 1"
-            )
+    participations: PositiveInt  # local updates of clients
 
 
-@dataclass(frozen=True)
+@parameters
 class EvaluationConfig:
-    every: int  # rounds' worth of participations between two tests
-    memorised_samples: int  # wrong labels on which memorisation is measured
+    """When and on what models are evaluated."""
 
-    def __post_init__(self) -> None:
-        if self.every < 1:
-            raise ValueError(f"evaluate.every={self.every} is not legal; legal: at least 1")
-        if self.memorised_samples < 0:
-            raise ValueError(
-                f"evaluate.memorised_samples={self.memorised_samples} is not legal; legal: at least 0"
-            )
+    every: PositiveInt  # evaluation interval in rounds of clients_per_round participations
+    memorised_samples: NonNegativeInt  # mislabeled samples for the memorization metrics, 0: none
 
 
-@dataclass(frozen=True)
+@parameters
 class CheckpointConfig:
-    every_seconds: float
+    """Checkpoints during a run."""
 
-    def __post_init__(self) -> None:
-        if self.every_seconds < 0:
-            raise ValueError(
-                f"checkpoint.every_seconds={self.every_seconds} is not legal; legal: at least 0"
-            )
+    every_seconds: NonNegative
 
 
-@dataclass(frozen=True)
+@parameters
 class ExecutorConfig:
-    name: str = "processes"
-    workers: int | str = "auto"
+    """Where client tasks run."""
 
-    def __post_init__(self) -> None:
-        if self.name not in EXECUTORS:
-            raise ValueError(
-                f"executor.name={self.name!r} is not legal; legal: {', '.join(EXECUTORS)}"
-            )
-        if self.workers != "auto" and (isinstance(self.workers, str) or self.workers < 1):
-            raise ValueError(
-                f"executor.workers={self.workers!r} is not legal; legal: auto, or at least 1"
-            )
+    name: Literal["serial", "processes"] = "processes"
+    workers: PositiveInt | Literal["auto"] = "auto"
 
 
-@dataclass(frozen=True)
-class NoTracking:
-    """The terminal and the record are all that a run tells."""
-
-
-@dataclass(frozen=True)
+@parameters
 class WandbTracking:
-    """Weights & Biases besides."""
+    """Weights & Biases in addition to the record."""
 
-    mode: str
+    mode: Literal["online", "offline", "disabled"]
     project: str
-    entity: str | None  # null: the account's own
+    entity: str | None  # null: the default entity of the account
 
-    def __post_init__(self) -> None:
-        if self.mode not in WANDB_MODES:
-            raise ValueError(
-                f"tracking.mode={self.mode!r} is not legal; legal: {', '.join(WANDB_MODES)}"
-            )
+    @model_validator(mode="after")
+    def _check_names(self) -> "WandbTracking":
         for key, name in (("project", self.project), ("entity", self.entity)):
             if name is not None and (not 1 <= len(name) <= 128 or set(name) & set("/\\#?%:")):
-                raise ValueError(
-                    f"tracking.{key}={name!r} is not legal; legal: 1 to 128 characters, none of / \\ # ? % :"
-                )
+                expected = "1 to 128 characters without any of / \\ # ? % :"
+                raise invalid(f"tracking.{key}", name, expected)
+        return self
+
+
+TRACKING = {"none": NoParams, "wandb": WandbTracking}
+
+
+@parameters
+class RunOptions:
+    """Top-level values of the configuration."""
+
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)]  # range of numpy's legacy generator
+    scale: Literal["paper", "laptop", "smoke"]
+    runs_dir: str
+    data_dir: str | None  # null: the default data directory
+    experiment_name: str | None  # experiment that the run belongs to
+    force: bool
+    dry_run: bool
+    dry: bool  # short form of dry_run
 
 
 @dataclass(frozen=True)
 class Component:
-    """A named entry of a room (data set, model, partition, noise, method) and its parameters."""
+    """The selected option of a config group and its parameters."""
 
     name: str
     params: Any
@@ -127,6 +120,8 @@ class Component:
 
 @dataclass(frozen=True)
 class RunConfig:
+    """Validated configuration of one run."""
+
     seed: int
     scale: str
     dataset: Component
@@ -134,223 +129,130 @@ class RunConfig:
     partition: Component
     noise: Component
     method: Component
-    train: Any  # methods.base.TrainParams
-    compile: (
-        bool | str
-    )  # train.compile: true, false or auto; not one of TrainParams, as it changes no number by more than rounding
+    train: Any  # methods.core.contract.TrainParams
+    compile: bool | str  # train.compile; not hashed, as results are equal up to rounding
     federation: FederationConfig
     budget: BudgetConfig
     evaluate: EvaluationConfig
     checkpoint: CheckpointConfig
     executor: ExecutorConfig
     tracking: Component
-    part_of: str | None  # name of an experiment
+    experiment_name: str | None
     runs_dir: Path
     data_dir: Path
     force: bool
-    dry: bool
+    dry_run: bool
 
-    def science(self) -> dict[str, Any]:
-        """What can change a number, as plain data: the identity of a run. Paths, workers and tracking are not in it."""
-        rooms = ("dataset", "model", "partition", "noise", "method")
-        plain = {
-            room: {"name": getattr(self, room).name, **to_plain_data(getattr(self, room).params)}
-            for room in rooms
+    def hashed_config(self) -> dict[str, Any]:
+        """Result-affecting configuration as plain data. Paths, executor and tracking are left out."""
+        components = {name: getattr(self, name) for name in COMPONENTS}
+        return {
+            "protocol": PROTOCOL,
+            "seed": self.seed,
+            "scale": self.scale,
+            **{
+                name: {"name": component.name, **to_plain_data(component.params)}
+                for name, component in components.items()
+            },
+            **{name: to_plain_data(getattr(self, name)) for name in HASHED_SECTIONS},
         }
-        sections = {
-            name: to_plain_data(getattr(self, name))
-            for name in ("train", "federation", "budget", "evaluate")
-        }
-        return {"protocol": PROTOCOL, "seed": self.seed, "scale": self.scale, **plain, **sections}
 
     @property
     def run_id(self) -> str:
-        digest = hashlib.sha256(json.dumps(self.science(), sort_keys=True).encode()).hexdigest()[
-            :12
-        ]
+        """Method, dataset, seed and hash of the result-affecting configuration."""
+        text = json.dumps(self.hashed_config(), sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         return f"{self.method.name}-{self.dataset.name}-s{self.seed}-{digest}"
 
     @property
     def run_dir(self) -> Path:
+        """Directory of the run's files."""
         return self.runs_dir / self.run_id
 
 
 def to_plain_data(value: Any) -> Any:
+    """Dataclasses, mappings, sequences and paths as JSON-compatible data."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_plain_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(k): to_plain_data(v) for k, v in value.items()}
+        return {str(key): to_plain_data(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_plain_data(v) for v in value]
+        return [to_plain_data(entry) for entry in value]
     return str(value) if isinstance(value, Path) else value
 
 
-def parse(raw: Mapping[str, Any]) -> RunConfig:
-    """The whole configuration, typed and checked without loading data. Raises UserError."""
-    import noise
-    import partition
-    from benchmarks import data, models
-    from methods.core import registry
+def parse_config(raw: Mapping[str, Any]) -> RunConfig:
+    """Validate a composed configuration without loading data. Raises UserError."""
+    from benchmarks.data import DATASETS, default_data_dir
+    from benchmarks.models import MODELS
+    from methods.core.registry import METHODS
     from methods.core.task import TrainParams
+    from noise import NOISE_MODELS
+    from partition import PARTITIONERS
 
-    known = [f.name for f in dataclasses.fields(RunConfig) if f.name != "compile"]
-    for key in raw:
-        if key not in known:
-            raise UserError(f"{key} is not a key of the configuration{near(key, known)}")
-    for key in known:
-        if key not in raw and key != "model":
-            raise UserError(
-                f"{key} is missing; legal: a configuration with all of {', '.join(known)}"
-            )
-    scale = _typed(raw["scale"], str, "scale")
-    if scale not in SCALES:
-        raise UserError(f"scale={scale!r} is not legal; legal: {', '.join(SCALES)}")
-    if not raw.get("model"):
-        raise UserError(
-            f"model is not set: scale={scale} has none for dataset={raw['dataset']['name']}; legal: model={', model='.join(models.MODELS.names())}"
-        )
-    data_dir = _typed(raw["data_dir"], str | None, "data_dir")
+    _check_keys(raw)
+    top = build_params(RunOptions, {key: raw[key] for key in field_names(RunOptions)}, "")
     train = dict(raw["train"]) if isinstance(raw["train"], Mapping) else raw["train"]
     compiled = train.pop("compile", False) if isinstance(train, dict) else False
     if compiled not in ("auto", True, False):
-        raise UserError(f"train.compile={compiled!r} is not legal; legal: auto, true, false")
+        raise invalid("train.compile", compiled, "true, false or auto")
     return RunConfig(
-        seed=_seed(raw["seed"]),
-        scale=scale,
-        dataset=_choice(raw, "dataset", {info.name: info.params for info in data.DATASETS.all()}),
-        model=_model(raw),
-        partition=_choice(
-            raw, "partition", {entry.name: entry.params for entry in partition.PARTITIONERS.all()}
-        ),
-        noise=_choice(
-            raw, "noise", {model.name: model.params for model in noise.NOISE_MODELS.all()}
-        ),
-        method=_choice(raw, "method", {info.name: info.params for info in registry.list_methods()}),
-        train=section(TrainParams, train, "train"),
+        seed=top.seed,
+        scale=top.scale,
+        dataset=_component(raw, "dataset", _params_by_name(DATASETS)),
+        model=_model(raw, _params_by_name(MODELS)),
+        partition=_component(raw, "partition", _params_by_name(PARTITIONERS)),
+        noise=_component(raw, "noise", _params_by_name(NOISE_MODELS)),
+        method=_component(raw, "method", _params_by_name(METHODS)),
+        train=build_params(TrainParams, train, "train"),
         compile=compiled,
-        federation=section(FederationConfig, raw["federation"], "federation"),
-        budget=section(BudgetConfig, raw["budget"], "budget"),
-        evaluate=section(EvaluationConfig, raw["evaluate"], "evaluate"),
-        checkpoint=section(CheckpointConfig, raw["checkpoint"], "checkpoint"),
-        executor=section(ExecutorConfig, raw["executor"], "executor"),
-        tracking=_choice(raw, "tracking", {"none": NoTracking, "wandb": WandbTracking}),
-        part_of=_typed(raw["part_of"], str | None, "part_of"),
-        runs_dir=Path(_typed(raw["runs_dir"], str, "runs_dir")).expanduser(),
-        data_dir=Path(data_dir).expanduser() if data_dir else data.default_data_dir(),
-        force=_typed(raw["force"], bool, "force"),
-        dry=_typed(raw["dry"], bool, "dry"),
+        federation=build_params(FederationConfig, raw["federation"], "federation"),
+        budget=build_params(BudgetConfig, raw["budget"], "budget"),
+        evaluate=build_params(EvaluationConfig, raw["evaluate"], "evaluate"),
+        checkpoint=build_params(CheckpointConfig, raw["checkpoint"], "checkpoint"),
+        executor=build_params(ExecutorConfig, raw["executor"], "executor"),
+        tracking=_component(raw, "tracking", TRACKING),
+        experiment_name=top.experiment_name,
+        runs_dir=Path(top.runs_dir).expanduser(),
+        data_dir=Path(top.data_dir).expanduser() if top.data_dir else default_data_dir(),
+        force=top.force,
+        dry_run=top.dry_run or top.dry,
     )
 
 
-def section(cls: type[T], raw: Any, where: str) -> T:
-    """A dataclass from a mapping: unknown keys, wrong types and illegal values are one-line UserErrors that name the key."""
-    if hasattr(cls, "__pydantic_validator__"):
-        return build_params(cls, raw, where)
-    if not isinstance(raw, Mapping):
-        keys = ", ".join(typing.get_type_hints(cls))
-        raise UserError(f"{where}={raw!r} is not legal; legal: keys {keys}")
-    hints = typing.get_type_hints(cls)
-    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+def _check_keys(raw: Mapping[str, Any]) -> None:
+    if raw.get("experiment") is not None:
+        raise UserError("cannot start an experiment as one run: add -m to start all of its runs")
+    sections = [*COMPONENTS, *HASHED_SECTIONS, "checkpoint", "executor", "tracking"]
+    known = [*field_names(RunOptions), *sections]
     for key in raw:
-        if key not in fields:
-            raise UserError(f"{where}.{key} is not a key{near(str(key), fields)}")
-    missing = [
-        f.name
-        for f in fields.values()
-        if f.name not in raw
-        and f.default is dataclasses.MISSING
-        and f.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise UserError(f"{where}.{missing[0]} is missing; legal: {_words(hints[missing[0]])}")
-    values = {key: _typed(value, hints[key], f"{where}.{key}") for key, value in raw.items()}
-    try:
-        return cls(**values)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+        if key not in known:
+            raise unknown("key", key, known)
+    for key in known:
+        if key not in raw:
+            raise missing(key)
 
 
-def _choice(raw: Mapping[str, Any], room: str, params: Mapping[str, type]) -> Component:
-    given = dict(raw[room] or {})
-    name = _named(given, room, params)
-    return Component(name, section(params[name], given, room))
+def _params_by_name(registry: Registry[Any]) -> dict[str, type]:
+    return {info.name: info.params for info in registry.all()}
 
 
-def _model(raw: Mapping[str, Any]) -> Component:
-    """The selected model and its parameters, without those of the model that it replaces."""
-    from benchmarks import models
+def _component(raw: Mapping[str, Any], group: str, params: Mapping[str, type]) -> Component:
+    values = dict(raw[group] or {})
+    name = str(values.pop("name", None))
+    if name not in params:
+        raise unknown(group, name, params)
+    return Component(name, build_params(params[name], values, group))
 
+
+def _model(raw: Mapping[str, Any], params: Mapping[str, type]) -> Component:
+    """The selected model and its parameters.
+
+    conf/scale_dataset sets parameters of the dataset's usual model, such as `stem: imagenet`. They
+    apply to every model that has them. Parameters that only other models have are dropped.
+    """
     values = dict(raw["model"] or {})
-    name = _named(values, "model", models.MODELS.names())
-    own = models.MODELS.get(name).params
-    of_others = {key for info in models.MODELS.all() for key in field_names(info.params)}
-    dropped = of_others - set(field_names(own))
-    kept = {key: value for key, value in values.items() if key not in dropped}
-    return Component(name, section(own, kept, "model"))
-
-
-def _named(given: dict[str, Any], room: str, names: typing.Iterable[str]) -> str:
-    name = given.pop("name", None)
-    if name not in (names := list(names)):
-        raise UserError(f"{room}={name!r} is not legal; legal: {', '.join(names)}")
-    return str(name)
-
-
-def _typed(value: Any, hint: Any, where: str) -> Any:
-    """Check one value against a type hint. Integers pass for floats; nothing else is converted."""
-    origin = typing.get_origin(hint)
-    if origin in (types.UnionType, typing.Union):
-        options = typing.get_args(hint)
-        for option in options:
-            try:
-                return _typed(value, option, where)
-            except UserError:
-                continue
-        raise UserError(
-            f"{where}={value!r} is not legal; legal: {' or '.join(_words(o) for o in options)}"
-        )
-    if origin in (list, tuple):
-        if not isinstance(value, (list, tuple)):
-            raise UserError(f"{where}={value!r} is not legal; legal: {_words(hint)}")
-        return origin(_typed(v, typing.get_args(hint)[0], where) for v in value)
-    if hint is Any:
-        return value
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    accepted = type(None) if hint is None else hint
-    if (
-        not isinstance(value, accepted)
-        or (isinstance(value, bool) and accepted is not bool)
-        or (isinstance(value, float) and not math.isfinite(value))
-    ):
-        raise UserError(f"{where}={value!r} is not legal; legal: {_words(hint)}")
-    return value
-
-
-def _seed(value: Any) -> int:
-    seed = int(_typed(value, int, "seed"))
-    if not 0 <= seed < 2**32:  # what numpy's legacy generator takes
-        raise UserError(f"seed={seed} is not legal; legal: 0 to {2**32 - 1}")
-    return seed
-
-
-def _words(hint: Any) -> str:
-    if typing.get_origin(hint) in (list, tuple):
-        return f"a list, each {_words(typing.get_args(hint)[0])}"
-    return {
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        str: "a word",
-        type(None): "null",
-        None: "null",
-    }.get(hint, str(hint))
-
-
-def near(key: str, legal: typing.Iterable[str]) -> str:
-    """The end of an error line about an unknown key."""
-    legal = list(legal)
-    close = get_close_matches(key, legal, n=1)
-    return (
-        f"; did you mean {close[0]}?" if close else ""
-    ) + f"; legal: {', '.join(legal) or 'none'}"
+    of_others = {key for cls in params.values() for key in field_names(cls)}
+    of_others -= set(field_names(params.get(str(values.get("name")), NoParams)))
+    kept = {key: value for key, value in values.items() if key not in of_others}
+    return _component({"model": kept}, "model", params)

@@ -52,7 +52,12 @@ class FileImages:
     in_memory = False
 
     def __init__(
-        self, root: Path, paths: Sequence[str], shape: tuple[int, int, int], size: int, keep_aspect: bool
+        self,
+        root: Path,
+        paths: Sequence[str],
+        shape: tuple[int, int, int],
+        size: int,
+        keep_aspect: bool,
     ) -> None:
         self.root = root
         # One array of bytes instead of a million strings, so that forked workers share its memory.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from benchmarks import data, models
 from benchmarks.config.labels import run_label
 from benchmarks.config.schema import RunConfig
-from benchmarks.config.sweep import Cell
+from benchmarks.config.sweep import PlannedRun
 from benchmarks.scenario.scenario import build_scenario
 from methods.core import registry
 from methods.core.contract import Method
@@ -34,7 +34,7 @@ def build_method(config: RunConfig, dataset: data.Dataset) -> tuple[Method, Task
     return method, spec
 
 
-def validate_runs(runs: Sequence[Cell]) -> None:
+def validate_runs(runs: Sequence[PlannedRun]) -> None:
     """Load every distinct dataset, build every distinct scenario and method, and train nothing."""
     datasets: dict[str, data.Dataset] = {}
     checked: set[str] = set()

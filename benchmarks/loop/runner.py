@@ -264,7 +264,7 @@ class Run:
             run_id=self.config.run_id,
             status=status,
             reason=reason,
-            config=self.config.science(),
+            config=self.config.hashed_config(),
             scenario=results.describe_scenario(self.scenario),
             oracle=self.method.oracle_reason(),
             rounds=self.round,

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.terminal.command import Options, run_command
-from methods.core.errors import UserError, invalid
+from methods.core.errors import invalid
 
 DEFAULTS = {"plot": "", "draw": ""}  # draw: former name of plot
 
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(overrides: list[str], options: Options) -> int:
     from benchmarks import data
-    from benchmarks.config import sweep
+    from benchmarks.config.compose import compose_run
     from benchmarks.scenario.describe import plot_scenario, scenario_tables, scenario_title
     from benchmarks.scenario.scenario import build_scenario
     from benchmarks.terminal.console import make_console
@@ -36,10 +36,7 @@ def _run(overrides: list[str], options: Options) -> int:
     path = Path(options["plot"] or options["draw"])
     if path.name and (path.suffix not in (".png", ".pdf") or not path.resolve().parent.is_dir()):
         raise invalid("plot", str(path), "a .png or .pdf file in an existing directory")
-    (_, config), *others = sweep.expand(overrides)
-    if others:
-        swept = " ".join(sweep.sweeps(overrides))
-        raise UserError(f"invalid {swept}: expected one value per key, not {len(others) + 1} runs")
+    config = compose_run(overrides)
     dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
     scenario = build_scenario(config, dataset)
     for table in scenario_tables(config, scenario):

@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import nn
 
 from benchmarks import data, models
-from benchmarks.config import sweep
+from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import RunConfig
 from benchmarks.data import Dataset
 from benchmarks.loop.runner import Run
@@ -41,7 +41,7 @@ def load_reference(
     *overrides: str, samples: int | None = None
 ) -> tuple[RunConfig, Dataset, Scenario]:
     """Configuration, dataset and scenario. With `samples`, clients keep at most that many."""
-    ((_, config),) = sweep.expand([*REFERENCE, *overrides])
+    config = compose_run([*REFERENCE, *overrides])
     dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
     scenario = build_scenario(config, dataset)
     client_indices = [indices[:samples] for indices in scenario.client_indices]

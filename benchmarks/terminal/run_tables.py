@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Literal
 
-import yaml
 from rich.table import Table
 
 from benchmarks.config.labels import identifying_overrides, run_label, run_title
-from benchmarks.config.schema import RunConfig, to_plain_data
-from benchmarks.config.sweep import Cell
+from benchmarks.config.schema import RunConfig
+from benchmarks.config.sweep import PlannedRun
 from benchmarks.records.estimates import estimate, format_total, load_timed_records
 from benchmarks.records.files import LOG_FILE
 from benchmarks.records.record import FINAL_STATUSES, Record, read_record
@@ -35,7 +34,7 @@ def status_line(record: Record) -> str:
     return f"done: best {best}, last 10 {last}, {record.time.seconds:.1f} s"
 
 
-def finished_run_ids(runs: Sequence[Cell]) -> set[str]:
+def finished_run_ids(runs: Sequence[PlannedRun]) -> set[str]:
     """Runs with a final record, which are skipped."""
     return {
         config.run_id
@@ -44,7 +43,7 @@ def finished_run_ids(runs: Sequence[Cell]) -> set[str]:
     }
 
 
-def print_planned_runs(runs: Sequence[Cell], finished: set[str]) -> None:
+def print_planned_runs(runs: Sequence[PlannedRun], finished: set[str]) -> None:
     """List the runs of a sweep with their status and estimated time.
 
     `~` marks an approximate estimate; `?` means that no comparable run has finished.
@@ -66,7 +65,7 @@ def print_planned_runs(runs: Sequence[Cell], finished: set[str]) -> None:
     make_console().print(table)
 
 
-def print_results_table(runs: Sequence[Cell], finished: set[str]) -> int:
+def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
     """Print one row per run, and the reasons of unsuccessful runs.
 
     `finished` are the runs that an earlier command completed. Returns exit code 1 if a run failed.
@@ -105,11 +104,6 @@ def print_results_table(runs: Sequence[Cell], finished: set[str]) -> int:
     for line in reasons:
         console.print(line, soft_wrap=True)
     return 1 if counts["failed"] else 0
-
-
-def print_configurations(runs: Sequence[Cell]) -> None:
-    for _, config in runs:
-        print(yaml.safe_dump(to_plain_data(config), sort_keys=False))
 
 
 def print_run_summary(config: RunConfig, is_earlier: bool) -> int:
@@ -177,7 +171,7 @@ def _status(config: RunConfig) -> str:
     return "pending" if record is None else record.status
 
 
-def _varied_keys(runs: Sequence[Cell]) -> list[str]:
+def _varied_keys(runs: Sequence[PlannedRun]) -> list[str]:
     """Keys whose values differ between runs; all keys if none differs."""
     values: dict[str, set[str]] = {}
     for overrides, _ in runs:

@@ -57,7 +57,7 @@ SETTINGS: dict[str, Any] = {
 NO_ERROR_REPORTING_ENV = {"WANDB_ERROR_REPORTING": "false"}  # of W&B's own errors
 ARTIFACT_FILES = (RECORD_FILE, CURVE_FILE, JOURNAL_FILE)
 SUMMARY_SECTIONS = ("scene", "summary", "cost", "versions", "time")  # keys of the record
-LOCAL_KEYS = ("runs_dir", "data_dir", "tracking", "force", "dry")  # not sent
+LOCAL_KEYS = ("runs_dir", "data_dir", "tracking", "force", "dry_run")  # not sent
 # Functions run_dir -> {name: PNG bytes} that installed packages provide.
 FIGURES_ENTRY_POINT = "fln.run_figures"
 
@@ -144,7 +144,7 @@ class WandbTracker(Tracker):
             "entity": params.entity,
             "id": config.run_id,
             "name": self.title,
-            "group": config.part_of,
+            "group": config.experiment_name,
             "job_type": config.method.name,
             "tags": [config.dataset.name, config.noise.name, config.scale],
             "config": redact_home(_wandb_config(config)),
@@ -254,7 +254,7 @@ def _wandb_config(config: RunConfig) -> dict[str, Any]:
     """The run configuration without local paths and execution-only keys."""
     plain: dict[str, Any] = to_plain_data(config)
     sent = {name: value for name, value in plain.items() if name not in LOCAL_KEYS}
-    return {"run_id": config.run_id, **sent, **config.science()}
+    return {"run_id": config.run_id, **sent, **config.hashed_config()}
 
 
 def _wandb_summary(record: Record) -> dict[str, Any]:

@@ -61,12 +61,15 @@ class NoParams:
 
 
 def build_params(cls: type[T], values: Mapping[str, Any], section: str) -> T:
-    """Create `cls(**values)`. A violated constraint is a UserError that names `section.key`."""
+    """Create `cls(**values)`. A violated constraint is a UserError that names `section.key`.
+
+    The section of top-level keys is empty.
+    """
     if not isinstance(values, Mapping):
         raise invalid(section, values, f"keys {', '.join(field_names(cls)) or '(none)'}")
     for key in values:
         if key not in field_names(cls):
-            raise unknown("key", f"{section}.{key}", field_names(cls))
+            raise unknown("key", _join_key(section, key), field_names(cls))
     try:
         return cls(**values)
     except pydantic.ValidationError as error:
@@ -116,6 +119,10 @@ def _join(options: list[str]) -> str:
     return " or ".join(filter(None, [", ".join(options[:-1]), options[-1]]))
 
 
+def _join_key(section: str, name: str) -> str:
+    return f"{section}.{name}" if section else name
+
+
 def _explain(
     cls: type, values: Mapping[str, Any], error: pydantic.ValidationError, section: str
 ) -> UserError:
@@ -125,6 +132,6 @@ def _explain(
         return cause if isinstance(cause, UserError) else UserError(str(cause))
     name = str(first["loc"][0])
     if first["type"] == "missing":
-        return missing(f"{section}.{name}")
+        return missing(_join_key(section, name))
     hint = typing.get_type_hints(cls, include_extras=True)[name]
-    return invalid(f"{section}.{name}", values[name], describe(hint))
+    return invalid(_join_key(section, name), values[name], describe(hint))

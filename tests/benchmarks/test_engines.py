@@ -138,7 +138,7 @@ def test_run_id_is_independent_of_compilation(
 ) -> None:
     assert configure("train.compile=true").run_id == configure("train.compile=false").run_id
     with pytest.raises(
-        UserError, match="train.compile='yes please' is not legal; legal: auto, true, false"
+        UserError, match="invalid train.compile='yes please': expected true, false or auto"
     ):
         configure("train.compile=yes please")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.config import sweep
+from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import RunConfig
 from benchmarks.records.estimates import (
     Estimate,
@@ -29,7 +29,7 @@ SMALL = ["scale=smoke", "executor=serial"]  # 8 clients, 32 participations of on
 
 
 def make_config(*overrides: str) -> RunConfig:
-    ((_, config),) = sweep.expand([*SMALL, *overrides])
+    config = compose_run([*SMALL, *overrides])
     return config
 
 
@@ -41,7 +41,7 @@ def make_record(
         protocol=1,
         run_id=config.run_id,
         status=status,
-        config=config.science(),
+        config=config.hashed_config(),
         scenario=ScenarioSection(hash="0123"),
         rounds=8,
         summary=Summary(best=0.5, last10=0.5, final=0.5),

@@ -10,7 +10,7 @@ import pytest
 import torch
 from run_helpers import SilentTracker, drop_seconds, learned_state, run_to_end, to_comparable
 
-from benchmarks.config import sweep
+from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import RunConfig
 from benchmarks.executors.processes import ProcessExecutor, WorkerError
 from benchmarks.executors.serialization import dumps
@@ -164,7 +164,7 @@ def test_number_of_workers_does_not_change_results(
 @pytest.fixture(scope="module")
 def serial_results(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     options = ["scale=smoke", "executor=serial", f"runs_dir={tmp_path_factory.mktemp('runs')}"]
-    ((_, config),) = sweep.expand([*options, "method=lsg", "budget.participations=8"])
+    config = compose_run([*options, "method=lsg", "budget.participations=8"])
     run = run_to_end(config)
     return [drop_seconds(run.curve), learned_state(run)]
 

@@ -62,7 +62,7 @@ def test_the_command_line_wins_and_choosing_a_group_drops_what_was_set_inside_it
 def test_cells_compose_and_know_their_experiment() -> None:
     cells = sweep.expand(["experiment=fedcorr_table9", "scale=smoke", "seed=1,2"])
     assert len(cells) == 2 * 7
-    assert {config.part_of for _, config in cells} == {"fedcorr_table9"}
+    assert {config.experiment_name for _, config in cells} == {"fedcorr_table9"}
     assert len({config.run_id for _, config in cells}) == len(cells)
 
 

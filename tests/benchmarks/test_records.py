@@ -212,7 +212,7 @@ def test_files_of_a_run(
     read = read_record(run_dir)
     assert read is not None and read.to_dict() == record
     assert (record["run_id"], run_dir) == (config.run_id, config.run_dir)
-    assert record["config"] == config.science()
+    assert record["config"] == config.hashed_config()
     resolved = yaml.safe_load((run_dir / "config.yaml").read_text())
     assert resolved["method"]["params"]["iterations"] == 5
     assert record["versions"].keys() >= {"python", "torch", "numpy"}

@@ -20,7 +20,7 @@ from run_helpers import (
     run_to_end,
 )
 
-from benchmarks.config import sweep
+from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import RunConfig
 from benchmarks.loop.runner import execute_run
 from benchmarks.records.record import read_record
@@ -133,7 +133,7 @@ def emptied(data: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Results of an uninterrupted run."""
-    ((_, config),) = sweep.expand(
+    config = compose_run(
         ["scale=smoke", "executor=serial", f"runs_dir={tmp_path_factory.mktemp('runs')}"]
     )
     run = run_to_end(config)

@@ -104,7 +104,7 @@ def test_command_prints_tables_and_saves_a_figure(
     [
         ("plot=scenario.txt", "invalid plot='scenario.txt': expected a .png or .pdf file"),
         ("plot=/missing/scenario.png", "invalid plot='/missing/scenario.png': expected"),
-        ("noise.rho=0.4,0.8", "invalid noise.rho=0.4,0.8: expected one value per key, not 2 runs"),
+        ("noise.rho=0.4,0.8", "cannot start one run with noise.rho=0.4,0.8: add -m"),
         ("noise.rho=1.4", "invalid noise.rho=1.4: expected a number in [0, 1]"),
     ],
 )

@@ -133,7 +133,7 @@ def test_every_run_of_a_sweep_is_a_wandb_run(
     runs: Path, figures_installed: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Two runs in one process, with worker processes. No file has private data."""
-    options = ["noise.rho=0.4,0.8", "method=fedcorr", "part_of=mine"]
+    options = ["noise.rho=0.4,0.8", "method=fedcorr", "experiment_name=mine"]
     workers = ["executor=processes", "executor.workers=2"]
     assert main(["-m", *OFFLINE, *options, *workers]) == 0
     assert "wandb" not in "".join(capfd.readouterr()).lower() and services() == []
@@ -163,7 +163,7 @@ def check_run_entry(session: Path, record: dict[str, Any]) -> None:
     assert run["display_name"].startswith("fedcorr digits rho_tau(")
     config = run["config"]["update"]
     assert {key: config[key] for key in record["config"]} == record["config"]
-    assert (config["run_id"], config["part_of"]) == (record["run_id"], "mine")
+    assert (config["run_id"], config["experiment_name"]) == (record["run_id"], "mine")
     assert config["executor"] == {"name": "processes", "workers": 2}
 
 

@@ -14,7 +14,6 @@ from methods.core.errors import UserError
 from methods.core.params import build_params
 
 AVAILABLE = [info.name for info in DATASETS.all() if info.status(default_data_dir()) == "ready"]
-PLUGIN_CONF = "hydra.searchpath=[pkg://example_plugin.conf]"
 
 
 def test_datasets_of_other_packages_are_registered() -> None:
@@ -68,7 +67,7 @@ def test_invalid_arrays_of_an_external_dataset_are_one_line(
 def test_run_with_external_dataset_and_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [PLUGIN_CONF, "scale=smoke", "dataset=stripes", "executor=serial"]
+    arguments = ["scale=smoke", "dataset=stripes", "executor=serial"]
     assert main([*arguments, "noise=none", f"runs_dir={tmp_path}"]) == 0
     (run_dir,) = (path for path in tmp_path.iterdir() if path.name.startswith("fedavg-stripes-s1"))
     assert '"name": "pooled_linear"' in (run_dir / "record.json").read_text()

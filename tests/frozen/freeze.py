@@ -18,6 +18,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from run_helpers import SilentTracker, drop_seconds, to_comparable  # noqa: E402
 
 from benchmarks.config import experiments, sweep  # noqa: E402
+from benchmarks.config.compose import compose_run  # noqa: E402
 from benchmarks.loop.runner import Run  # noqa: E402
 
 FILE = Path(__file__).parent / "frozen.json"
@@ -47,7 +48,7 @@ def digest_of_run(method: str, executor: str, runs_dir: str) -> str:
         f"runs_dir={runs_dir}",
         *EXECUTORS[executor],
     ]
-    ((_, config),) = sweep.expand(overrides)
+    config = compose_run(overrides)
     run = Run(config, SilentTracker(config.run_dir))
     try:
         run.run()

@@ -9,15 +9,15 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from method_helpers import METHODS, every_method
-from run_helpers import PLUGIN, PLUGIN_CONF
+from run_helpers import PLUGIN
 
-from benchmarks.config import sweep
+from benchmarks.config.compose import compose_run
+from benchmarks.config.experiments import CONF
 from methods.core import registry
 from methods.core.contract import Method
 from methods.core.task import LocalTask, Reply
@@ -26,7 +26,6 @@ from methods.fedavg import FedAvg
 from methods.fedcnml import FedCNML
 from methods.toolkit.final_stage import FinalStageDelegation
 
-CONF = Path(sweep.CONF)
 HOOKS = {name: hook for name, hook in vars(Method).items() if inspect.isfunction(hook)}
 del HOOKS["__init__"]
 CLIENT_HOOKS = {name for name, hook in HOOKS.items() if "Side: client." in (hook.__doc__ or "")}
@@ -125,7 +124,7 @@ def test_composes_for_every_dataset(info: registry.MethodInfo) -> None:
         scale = "paper" if "paper" in names else "laptop"
         choices = [f"method={info.name}", f"scale={scale}", f"dataset={dataset}"]
         required = ["dataset.path=any.npz"] if dataset == "npz" else []
-        ((_, config),) = sweep.expand([PLUGIN_CONF, *choices, *required])
+        config = compose_run([*choices, *required])
         assert config.method.name == info.name
         assert (config.dataset.name, config.scale) == (dataset, scale)
 

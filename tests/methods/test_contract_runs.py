@@ -16,7 +16,6 @@ import pytest
 import torch
 from method_helpers import METHODS, every_method, find_non_data
 from run_helpers import (
-    PLUGIN_CONF,
     InterruptedRunError,
     drop_seconds,
     learned_state,
@@ -25,7 +24,7 @@ from run_helpers import (
 )
 from torch import Tensor
 
-from benchmarks.config import sweep
+from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import Component, RunConfig
 from benchmarks.executors.serial import SerialExecutor
 from benchmarks.federation.client import LocalClient
@@ -122,8 +121,7 @@ def configure(tmp_path_factory: pytest.TempPathFactory) -> Configure:
     def make(method: str, *overrides: str) -> RunConfig:
         runs_dir = f"runs_dir={tmp_path_factory.mktemp('runs')}"
         setting = ["scale=smoke", "executor=serial", "partition.name=edge_cases", runs_dir]
-        ((_, config),) = sweep.expand([f"method={method}", PLUGIN_CONF, *setting, *overrides])
-        return config
+        return compose_run([f"method={method}", *setting, *overrides])
 
     return make
 

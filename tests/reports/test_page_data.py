@@ -155,17 +155,17 @@ def test_unsuccessful_and_unfinished_runs_are_shown_but_not_averaged(tmp_path, f
 
 def test_command_gives_the_same_run_id():
     """Uses the real configuration."""
-    from benchmarks.config.sweep import expand
+    from benchmarks.config.compose import compose_run
 
     overrides = [
         "method=fedcorr", "method.theta=0.25", "dataset=cifar10", "noise=symmetric",
         "noise.epsilon=0.7", "model=mlp", "model.hidden=[64,32]", "partition=dirichlet",
         "train.lr=0.00012345678", "seed=3", "scale=smoke",
     ]  # fmt: skip
-    ((_, config),) = expand(overrides)
-    found = rerun(config.science(), config.scale)
+    config = compose_run(overrides)
+    found = rerun(config.hashed_config(), config.scale)
     words = shlex.split(found.command)
-    ((_, same),) = expand([*words[3:], "seed=3"])
+    same = compose_run([*words[3:], "seed=3"])
     assert same.run_id == config.run_id
     keys = {"method.theta", "noise.epsilon", "model.name", "model.hidden", "train.lr"}
     assert set(found.defaults) == keys and len(words) == 3 + 6 + 4

@@ -1,0 +1,151 @@
+"""Composition of run configurations with Hydra: from overrides to a validated RunConfig.
+
+    config = compose_run(["method=fedcorr", "dataset=cifar10", "noise.rho=0.8"])
+
+Runs that select the same options of all config groups share one composition by Hydra. Values such
+as `noise.rho=0.8` are set afterwards, in the way that Hydra sets them. Compositions are kept for the
+lifetime of the process: later changes of the YAML files have no effect.
+"""
+
+import copy
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from benchmarks.config import experiments
+from benchmarks.config.explain import explain_error
+from benchmarks.config.schema import RunConfig, parse_config
+from methods.core.errors import unknown
+
+
+def compose_run(overrides: Iterable[str]) -> RunConfig:
+    """Compose and validate one run. Raises UserError."""
+    with hydra_session():
+        return Composer().compose_run(overrides)
+
+
+def compose_runs(runs: Iterable[Iterable[str]]) -> list[RunConfig]:
+    """Compose and validate several runs. Raises UserError on the first invalid one."""
+    with hydra_session():
+        composer = Composer()
+        return [composer.compose_run(overrides) for overrides in runs]
+
+
+_COMPOSITIONS: dict[tuple[str, ...], dict[tuple[str, ...], DictConfig]] = {}  # by search path
+
+
+class Composer:
+    """Composes runs within an initialized Hydra, which may be that of a running command."""
+
+    def __init__(self, config_name: str = "config", shared: Sequence[str] = ()):
+        self._config_name = config_name
+        self._shared = tuple(shared)  # overrides of every run, such as hydra.searchpath=[...]
+        loader = GlobalHydra.instance().config_loader()
+        self._groups = frozenset(loader.list_groups(""))
+        search_path = tuple(str(entry.path) for entry in loader.get_search_path().get_path())
+        self._compositions = _COMPOSITIONS.setdefault((config_name, *search_path), {})
+
+    def compose_run(self, overrides: Iterable[str]) -> RunConfig:
+        """Compose and validate one run."""
+        return validate_config(self.compose(overrides))
+
+    def compose(self, overrides: Iterable[str]) -> DictConfig:
+        """Compose a configuration without validation."""
+        try:
+            with errors_for_missing_sources():
+                return self._compose([parse_override(text) for text in overrides])
+        except (HydraException, OmegaConfBaseException, UserWarning) as error:
+            raise explain_error(error) from error
+
+    def _compose(self, overrides: Sequence[Override]) -> DictConfig:
+        values = [override for override in overrides if self._is_value(override)]
+        if any(override.type is not OverrideType.CHANGE for override in overrides):
+            values = []  # the effect of +key, ++key and ~key depends on the order
+        choices = [str(entry.input_line) for entry in overrides if entry not in values]
+        config = copy.deepcopy(self._compose_choices((*self._shared, *choices)))
+        for override in values:
+            OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+        return config
+
+    def _is_value(self, override: Override) -> bool:
+        """True for an override that selects no option of a config group."""
+        return (
+            override.package is None
+            and not override.is_sweep_override()
+            and not override.is_hydra_override()
+            and override.key_or_group not in self._groups
+        )
+
+    def _compose_choices(self, choices: tuple[str, ...]) -> DictConfig:
+        if choices not in self._compositions:
+            check_options(choices)
+            self._compositions[choices] = compose(self._config_name, list(choices))
+        return self._compositions[choices]
+
+
+def validate_config(config: DictConfig) -> RunConfig:
+    """Validate a composed configuration. Raises UserError."""
+    try:
+        raw: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise explain_error(error) from error
+    return parse_config(raw)
+
+
+@lru_cache(maxsize=4096)
+def parse_override(text: str) -> Override:
+    """One override. Sweeps over the experiments of a paper repeat them often."""
+    return OverridesParser.create().parse_override(text)
+
+
+def check_options(overrides: Iterable[str]) -> None:
+    """Raise UserError for unknown options. Hydra accepts any option of an optional config group."""
+    loader = GlobalHydra.instance().config_loader()
+    overrides = list(overrides)
+    search_path = [text for text in overrides if text.startswith("hydra.searchpath=")]
+    for override in map(parse_override, overrides):
+        group = override.key_or_group
+        if override.is_delete() or "." in group:
+            continue
+        options = loader.get_group_options(group, overrides=search_path)
+        if options and override.get_value_string() not in options:
+            raise unknown(group, override.get_value_string(), options)
+
+
+@contextmanager
+def keep_hydra_state() -> Iterator[None]:
+    """Start without an initialized Hydra; restore the previous one at the end."""
+    previous = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        yield
+    finally:
+        GlobalHydra.instance().hydra = previous
+
+
+@contextmanager
+def hydra_session() -> Iterator[None]:
+    """Initialize Hydra with the suite's configuration directory for a while."""
+    with (
+        keep_hydra_state(),
+        initialize_config_dir(str(experiments.CONF), job_name="run", version_base="1.3"),
+    ):
+        yield
+
+
+@contextmanager
+def errors_for_missing_sources() -> Iterator[None]:
+    """Turn Hydra's warning about a missing directory of `hydra.searchpath` into an error."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="provider=.* is not available")
+        yield

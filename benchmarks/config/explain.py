@@ -1,0 +1,71 @@
+"""One-line messages for errors of Hydra and OmegaConf."""
+
+import re
+
+from hydra.errors import MissingConfigException, OverrideParseException
+from omegaconf import DictConfig
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    InterpolationResolutionError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+)
+
+from methods.core.errors import UserError, first_line, missing, unknown
+
+
+def explain_error(error: BaseException) -> UserError:
+    """Key, value and expected values from the attributes of an error."""
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, OverrideParseException):
+        return UserError(
+            f"cannot parse override {error.override!r}: expected key=value;"
+            " quote values that contain any of , = : [ ] { } ( )"
+        )
+    if isinstance(error, MissingConfigException):
+        return _explain_missing_config(error)
+    if isinstance(error, UserWarning) or "hydra.searchpath" in str(error):
+        return UserError(
+            f"{first_line(error).rstrip('.')}: expected hydra.searchpath=[SOURCE, ...]"
+            " with existing file://DIRECTORY or pkg://PACKAGE"
+        )
+    if found := re.match(r"(?:Ambiguous value for argument|Sweep parameters) '(.*?)'", str(error)):
+        return UserError(
+            f"cannot start one run with {found[1]}: add -m for a sweep, or give one value"
+        )
+    cause = _find_cause(error)
+    if isinstance(cause, MissingMandatoryValue):
+        return missing(str(cause.full_key))
+    if isinstance(cause, InterpolationResolutionError):
+        return UserError(f"cannot resolve {cause.full_key}: {first_line(cause)}")
+    if isinstance(cause, (ConfigKeyError, ConfigAttributeError)):
+        return _explain_unknown_key(cause)
+    return UserError(first_line(error))
+
+
+def _find_cause(error: BaseException) -> BaseException:
+    """The error of OmegaConf that an error of Hydra wraps."""
+    while not isinstance(error, OmegaConfBaseException) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _explain_missing_config(error: MissingConfigException) -> UserError:
+    group, _, name = str(error.missing_cfg_file).rpartition("/")
+    options = list(error.options or [])
+    if group != "scale_dataset":
+        return unknown(group, name, options) if group else UserError(first_line(error))
+    scale, _, dataset = name.partition("_")
+    scales = [text.removesuffix(f"_{dataset}") for text in options if text.endswith(f"_{dataset}")]
+    return UserError(
+        f"invalid scale={scale}: no settings for dataset={dataset}; available: {', '.join(scales)}"
+    )
+
+
+def _explain_unknown_key(error: OmegaConfBaseException) -> UserError:
+    key, parent = str(error.full_key), error.parent_node
+    if not isinstance(parent, DictConfig):
+        return UserError(f"unknown key {key}")
+    return unknown("key", key, [str(name) for name in parent])

@@ -1,0 +1,38 @@
+"""Search path: configuration of installed packages that add components to the suite."""
+
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+SUITE_CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+class InstalledPackages(SearchPathPlugin):
+    """Adds the directory `conf` of every package with an entry point in a group `fln.*`."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Extend the search path of the suite; leave that of other applications unchanged."""
+        main = [entry.path for entry in search_path.get_path() if entry.provider == "main"]
+        if [Path(path.removeprefix("file://")) for path in main] != [SUITE_CONF]:
+            return
+        for directory in plugin_conf_dirs():
+            search_path.append(provider=directory.parent.name, path=f"file://{directory}")
+
+
+def plugin_conf_dirs() -> list[Path]:
+    """Directories `conf` of the packages with an entry point in a group `fln.*`."""
+    packages = {
+        entry.module.partition(".")[0]
+        for group in entry_points().groups
+        if group.startswith("fln.")
+        for entry in entry_points(group=group)
+    }
+    found = []
+    for package in sorted(packages):
+        spec = find_spec(package)
+        locations = spec.submodule_search_locations if spec else None
+        found += [Path(location) / "conf" for location in locations or []]
+    return [directory for directory in found if directory.is_dir()]
