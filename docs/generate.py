@@ -1,10 +1,8 @@
 """Write the generated pages of the documentation: methods, hooks, components, import graph."""
 
 import inspect
-import io
 import json
 import sys
-import tokenize
 import typing
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -39,18 +37,18 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def field_comments(cls: type) -> dict[str, str]:
-    """Comments at the end of the field lines of a parameter class, base classes included."""
+    """Comments of the fields of a parameter class, at the end of the line or on the lines above."""
     comments: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        if not hasattr(base, "__dataclass_fields__"):
-            continue
-        source = inspect.cleandoc(inspect.getsource(base))
-        name = ""
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.NAME and token.line[: token.start[1]].strip() == "":
-                name = token.string
-            elif token.type == tokenize.COMMENT and name in base.__dataclass_fields__:
-                comments.setdefault(name, token.string.lstrip("# "))
+        fields = getattr(base, "__dataclass_fields__", {})
+        above: list[str] = []
+        for line in inspect.getsource(base).splitlines() if fields else []:
+            name, comment = line.strip().partition(":")[0], line.partition("  # ")[2]
+            if line.strip().startswith("# "):
+                above.append(line.strip(" #"))
+            elif name in fields:
+                comments[name] = comment or " ".join(above)
+                above = []
     return comments
 
 

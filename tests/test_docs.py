@@ -1,0 +1,41 @@
+"""Generated pages of the documentation are complete."""
+
+import inspect
+import sys
+
+import pytest
+from import_graph import ROOT
+
+sys.path.append(str(ROOT / "docs"))
+
+import generate
+
+from methods.core import registry
+from methods.core.contract import Method
+
+OURS = [info for info in registry.list_methods() if info.cls.__module__.startswith("methods.")]
+HOOKS = [name for name, value in vars(Method).items() if inspect.isfunction(value)]
+
+
+def test_the_table_of_hooks_has_every_hook_with_all_facts() -> None:
+    rows = [line.strip("| ").split(" | ") for line in generate.hook_table().splitlines()[2:]]
+    names = [row[0].strip("`") for row in rows]
+    assert names == [name for name in HOOKS if not name.startswith("_")]
+    for row in rows:
+        assert len(row) == 5 and all(row), row
+        assert row[2] in ("server", "client"), row
+
+
+@pytest.mark.parametrize("info", OURS, ids=lambda info: info.name)
+def test_method_page_describes_every_parameter(info: registry.MethodInfo) -> None:
+    page = generate.method_page(info)
+    assert page.startswith(f"# {info.name}\n")
+    assert "Deviations:\n\n1. " in page and info.paper in page
+    comments = generate.field_comments(info.params)
+    missing = [name for name in info.params.__dataclass_fields__ if not comments.get(name)]
+    assert missing == []
+
+
+def test_field_comments_are_read_from_base_classes_too() -> None:
+    comments = generate.field_comments(registry.get("jointopt").params)
+    assert "alpha" in comments["alpha"] and comments["budget_share"]
