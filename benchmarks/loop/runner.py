@@ -172,11 +172,7 @@ class Run:
             raise DivergenceError(f"round {self.round} ({stage}): the test loss is not finite")
         self.confusion = result.confusion
         meter = self.pool.meter
-        position = {
-            "round": self.round,
-            "stage": stage,
-            "participations": meter.participations,
-        }
+        position = {"round": self.round, "stage": stage, "participations": meter.participations}
         metrics, arrays = self._diagnose(stage)
         if arrays:
             self.journal.append(position | files.to_json_types(arrays))

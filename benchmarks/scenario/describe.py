@@ -21,8 +21,7 @@ def scenario_tables(config: RunConfig, scenario: Scenario) -> list[Table]:
     overview.add_row("noise convention", scenario.noise.convention)
     overview.add_row("clients", f"{scenario.num_clients}, of which {int(is_noisy.sum())} noisy")
     overview.add_row(
-        "samples per client",
-        f"{sizes.min()} to {sizes.max()}, total {int(sizes.sum())}",
+        "samples per client", f"{sizes.min()} to {sizes.max()}, total {int(sizes.sum())}"
     )
     overview.add_row(
         "noise rate",

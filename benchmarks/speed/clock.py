@@ -31,10 +31,5 @@ def time_interleaved(
 def summarize(seconds: list[float], baseline: list[float]) -> dict[str, float]:
     """Median time, and quartiles of the ratios to the baseline."""
     low, ratio, high = np.quantile(np.divide(seconds, baseline), (0.25, 0.5, 0.75))
-    values = {
-        "seconds": np.median(seconds),
-        "ratio": ratio,
-        "ratio_low": low,
-        "ratio_high": high,
-    }
+    values = {"seconds": np.median(seconds), "ratio": ratio, "ratio_low": low, "ratio_high": high}
     return {key: round(float(value), 4) for key, value in values.items()}

@@ -46,10 +46,7 @@ def time_methods(repeats: int, log: Log) -> dict[str, Any]:
             log(f"repetition {repetition + 1} of {repeats}: {name}")
             overrides = (*SMALL_FEDERATION, *NOISE, "executor=serial", NO_EVALUATION)
             own = (f"method={name}", *FEWER_EPOCHS.get(name, ()))
-            with (
-                open_run(*overrides, *own, samples=100) as run,
-                count_forward_passes() as counter,
-            ):
+            with open_run(*overrides, *own, samples=100) as run, count_forward_passes() as counter:
                 run_rounds(run)
             participations = run.pool.meter.participations
             seconds[name].append(run.seconds["method"] / participations)

@@ -6,12 +6,7 @@ CIFAR-10 is normalized with the constants of ImageNet, as in the official code o
 from dataclasses import replace
 
 from benchmarks.data.cache import ARRAY_FILES, read
-from benchmarks.data.registry import (
-    CIFAR_AUGMENTATION,
-    DATASETS,
-    IMAGENET_STATISTICS,
-    DatasetInfo,
-)
+from benchmarks.data.registry import CIFAR_AUGMENTATION, DATASETS, IMAGENET_STATISTICS, DatasetInfo
 
 _CIFAR10 = DatasetInfo(
     "cifar10",
