@@ -1,6 +1,9 @@
 """Checks before a run starts, so that an invalid run stops a sweep before its first run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from torch import nn
 
 from benchmarks import data, models
 from benchmarks.config.labels import run_label
@@ -14,12 +17,16 @@ from methods.core.flat_model import FlatModel
 from methods.core.task import TaskSpec
 
 
+def module_builder(config: RunConfig, dataset: data.Dataset) -> Callable[[], nn.Module]:
+    """Function that creates the model of the configuration."""
+    name, params = config.model.name, config.model.params
+    return partial(models.build, name, dataset.num_classes, dataset.shape, params)
+
+
 def build_method(config: RunConfig, dataset: data.Dataset) -> tuple[Method, TaskSpec]:
     """Build the method and its TaskSpec. Raises UserError if the task is not supported."""
     method = registry.build(config.method.name, vars(config.method.params))
-    model = FlatModel(
-        models.build(config.model.name, dataset.num_classes, dataset.shape, config.model.params)
-    )
+    model = FlatModel(module_builder(config, dataset)())
     spec = TaskSpec(
         dataset=config.dataset.name,
         shape=dataset.shape,

@@ -23,7 +23,7 @@ from benchmarks.loop import diagnostics, results
 from benchmarks.loop.checkpoint import CheckpointFile
 from benchmarks.loop.evaluation import evaluate
 from benchmarks.loop.lock import lock_run_dir
-from benchmarks.loop.preflight import build_method
+from benchmarks.loop.preflight import build_method, module_builder
 from benchmarks.records import files
 from benchmarks.records.record import (
     FINAL_STATUSES,
@@ -82,13 +82,7 @@ class Run:
         models.validate_model(config.model.name, self.dataset.shape, config.model.params)
         self.scenario = scenario or build_scenario(config, self.dataset)
         self.method, self.spec = build_method(config, self.dataset)
-        build_module = partial(
-            models.build,
-            config.model.name,
-            self.dataset.num_classes,
-            self.dataset.shape,
-            config.model.params,
-        )
+        build_module = module_builder(config, self.dataset)
         self.engine = compiled.make_compiled_engine(
             config, self.scenario.client_sizes, self.dataset.shape, build_module
         )

@@ -6,6 +6,7 @@ equally over worker processes, each with a pipe.
 
 import multiprocessing
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -23,42 +24,36 @@ STEPS_PER_CALL = 5  # optimizer steps in one compiled call
 CompiledSteps = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
+@dataclass(eq=False)
 class BaselineFedAvg:
     """FedAvg on a flat vector, eager or with compiled steps (model, loss and optimizer in one)."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        client_indices: Sequence[np.ndarray],
-        build_module: Callable[[], nn.Module],
-        *,
-        processes: int = 2,
-        threads: int = 1,
-        compiled: bool = False,
-        evaluates: bool = True,
-        clients_per_round: int = 10,
-        epochs: int = 5,
-        batch_size: int = 10,
-        lr: float = 0.01,
-        momentum: float = 0.5,
-    ):
-        self.dataset, self.client_indices, self.evaluates = dataset, client_indices, evaluates
-        self.clients_per_round, self.epochs, self.batch_size = clients_per_round, epochs, batch_size
-        self.lr, self.momentum = lr, momentum
-        self.module = build_module()
+    dataset: Dataset
+    client_indices: Sequence[np.ndarray]
+    build_module: Callable[[], nn.Module]
+    processes: int = 2
+    threads: int = 1
+    compiled: bool = False
+    evaluates: bool = True
+    clients_per_round: int = 10
+    epochs: int = 5
+    batch_size: int = 10
+    lr: float = 0.01
+    momentum: float = 0.5
+
+    def __post_init__(self) -> None:
+        self.module = self.build_module()
         self.vector = FlatModel(self.module).vector.clone()
-        self.train_labels = torch.from_numpy(dataset.train_labels)
-        self.test_labels = torch.from_numpy(dataset.test_labels)
+        self.train_labels = torch.from_numpy(self.dataset.train_labels)
+        self.test_labels = torch.from_numpy(self.dataset.test_labels)
         # Compile before the fork, so that it is done once.
-        self.compiled_steps = self._compile(build_module()) if compiled else None
+        self.compiled_steps = self._compile(self.build_module()) if self.compiled else None
         context = multiprocessing.get_context("fork")
         self.pipes: list[Connection] = []
         self.workers = []
-        for _ in range(processes):
+        for _ in range(self.processes):
             own_end, worker_end = context.Pipe()
-            worker = context.Process(
-                target=self._worker_loop, args=(worker_end, threads), daemon=True
-            )
+            worker = context.Process(target=self._worker_loop, args=(worker_end,), daemon=True)
             worker.start()
             worker_end.close()
             self.workers.append(worker)
@@ -93,17 +88,14 @@ class BaselineFedAvg:
         for worker in self.workers:
             worker.join()
 
-    def _worker_loop(self, pipe: Connection, threads: int) -> None:
+    def _worker_loop(self, pipe: Connection) -> None:
         for other in self.pipes:
             other.close()
-        torch.set_num_threads(threads)
+        torch.set_num_threads(self.threads)
         model = FlatModel(self.module)
-        functions: dict[bytes, Callable[..., object]] = {
-            b"train": self._train,
-            b"evaluate": self._count_correct,
-        }
         while (task := pipe.recv_bytes()) != b"stop":
-            pipe.send(functions[task](model, *pipe.recv()))
+            function = self._train if task == b"train" else self._count_correct
+            pipe.send(function(model, *pipe.recv()))
 
     def _train(self, model: FlatModel, vector: np.ndarray, clients: Sequence[int]) -> np.ndarray:
         received, total = torch.from_numpy(vector), torch.zeros_like(model.vector)
@@ -152,9 +144,8 @@ class BaselineFedAvg:
                 weights = weights - lr * momentum
             return weights, momentum
 
-        compiled = torch.compile(
-            run_steps, dynamic=False, fullgraph=True, options={"compile_threads": 1}
-        )
+        options = {"compile_threads": 1}
+        compiled = torch.compile(run_steps, dynamic=False, fullgraph=True, options=options)
         with torch.no_grad():  # the first call compiles
             weights = torch.zeros(sum(p.numel() for p in module.parameters()))
             images = torch.zeros(STEPS_PER_CALL * batch_size, *self.dataset.shape)

@@ -4,23 +4,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 
-from benchmarks.loop.runner import Run
-from benchmarks.speed.clock import Log
-from benchmarks.speed.harness import NO_EVALUATION, open_run, run_rounds
+from benchmarks.speed.harness import NO_EVALUATION, Log, open_run, run_rounds
 from methods.core import registry, training
 from methods.core.flat_model import FlatModel
 
-NOISE = ("noise=rho_tau", "noise.rho=0.6", "noise.tau=0.5")
-SMALL_FEDERATION = (
-    "federation.num_clients=20",
-    "federation.clients_per_round=5",
-    "budget.participations=200",
-    "train.local_epochs=1",
-)
+COMMON = ("noise=rho_tau", "noise.rho=0.6", "noise.tau=0.5", "executor=serial", NO_EVALUATION)
+METHODS = """
+federation.num_clients=20 federation.clients_per_round=5 budget.participations=200
+train.local_epochs=1
+""".split()
+FEDCORR = """
+method=fedcorr federation.num_clients=20 federation.clients_per_round=2 budget.participations=400
+""".split()
 # Numbers of local epochs that methods set themselves, reduced like train.local_epochs.
 FEWER_EPOCHS = {
     "fedcnml": ("method.scoring_epochs=1",),
@@ -44,13 +44,14 @@ def time_methods(repeats: int, log: Log) -> dict[str, Any]:
     for repetition in range(repeats):
         for name in names:
             log(f"repetition {repetition + 1} of {repeats}: {name}")
-            overrides = (*SMALL_FEDERATION, *NOISE, "executor=serial", NO_EVALUATION)
-            own = (f"method={name}", *FEWER_EPOCHS.get(name, ()))
-            with open_run(*overrides, *own, samples=100) as run, count_forward_passes() as counter:
+            overrides = (*COMMON, *METHODS, f"method={name}", *FEWER_EPOCHS.get(name, ()))
+            with open_run(*overrides, samples=100) as run, count_forward_passes() as counter:
                 run_rounds(run)
+            # Evaluations are not a cost of the method.
+            evaluated = len(run.curve) * len(run.dataset.test) * len(run.method.eval_models())
             participations = run.pool.meter.participations
             seconds[name].append(run.seconds["method"] / participations)
-            passes[name] = (counter["passes"] - _evaluation_passes(run)) / participations
+            passes[name] = (counter["passes"] - evaluated) / participations
     ratios = {name: np.divide(seconds[name], seconds["fedavg"]) for name in names}
     return {
         name: {
@@ -72,16 +73,8 @@ def count_forward_passes() -> Iterator[dict[str, int]]:
             counter["passes"] += len(x) * (3 if self.is_training_pass else 1)
         return original(self, submodule, x)
 
-    FlatModel._forward = counting_forward  # type: ignore[method-assign]
-    try:
+    with patch.object(FlatModel, "_forward", counting_forward):
         yield counter
-    finally:
-        FlatModel._forward = original  # type: ignore[method-assign]
-
-
-def _evaluation_passes(run: Run) -> int:
-    """Forward passes of the evaluations, which are not a cost of the method."""
-    return len(run.curve) * len(run.dataset.test) * len(run.method.eval_models())
 
 
 def time_fedcorr_stage1(repeats: int, log: Log) -> dict[str, Any]:
@@ -90,16 +83,7 @@ def time_fedcorr_stage1(repeats: int, log: Log) -> dict[str, Any]:
     One iteration over 20 clients of 500 images is measured, after one warm-up iteration. The rest
     is LID, losses, mixtures, relabeling and the runner.
     """
-    overrides = (
-        "method=fedcorr",
-        *NOISE,
-        "federation.num_clients=20",
-        "federation.clients_per_round=2",
-        "budget.participations=400",
-        "executor=serial",
-        NO_EVALUATION,
-    )
-    with open_run(*overrides, samples=500) as run:
+    with open_run(*FEDCORR, *COMMON, samples=500) as run:
         log("two iterations over 20 clients of 500 images")
         run_rounds(run, 20)
         before = run.seconds["method"]
@@ -119,21 +103,16 @@ def time_fedcorr_stage1(repeats: int, log: Log) -> dict[str, Any]:
 def time_calls(*names: str) -> Iterator[dict[str, float]]:
     """Sum the seconds of all calls of functions of `methods.core.training`."""
     seconds = dict.fromkeys(names, 0.0)
-    originals = {name: getattr(training, name) for name in names}
 
-    def timed(name: str) -> Callable[..., Any]:
+    def timed(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **keywords: Any) -> Any:
             started = time.perf_counter()
-            result = originals[name](*arguments, **keywords)
+            result = original(*arguments, **keywords)
             seconds[name] += time.perf_counter() - started
             return result
 
         return call
 
-    for name in names:
-        setattr(training, name, timed(name))
-    try:
+    timers: dict[str, Any] = {name: timed(name, getattr(training, name)) for name in names}
+    with patch.multiple(training, **timers):
         yield seconds
-    finally:
-        for name, original in originals.items():
-            setattr(training, name, original)

@@ -2,17 +2,16 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.federation.cost import size_in_bytes
-from benchmarks.speed.clock import Log
-from benchmarks.speed.harness import NO_EVALUATION, linear_fit, open_run, run_rounds
+from benchmarks.speed.harness import NO_EVALUATION, Log, open_run, run_rounds
 
 COMMON = ("train.local_epochs=1", "executor=serial", NO_EVALUATION)
-MLP_WIDTHS = (64, 256, 512, 1024, 1536)
 
 
 def time_scaling(repeats: int, log: Log) -> dict[str, Any]:
@@ -28,21 +27,20 @@ def time_scaling(repeats: int, log: Log) -> dict[str, Any]:
                 "samples": 50,
                 "rounds": 1,
             }
-            for width in MLP_WIDTHS
+            for width in (64, 256, 512, 1024, 1536)
         },
         "clients in all": {
             n: {"overrides": (f"federation.num_clients={n}",), "samples": 5, "rounds": 10}
             for n in (100, 1000, 2500, 5000, 10000)
         },
     }
-    results: dict[str, Any] = {
-        title: _time_series(title, points, log) for title, points in series.items()
+    results = {title: _time_series(title, points, log) for title, points in series.items()}
+    return results | {
+        "memory": {
+            method: [_measure_memory(method, n, log) for n in (100, 1000, 10000)]
+            for method in ("fedavg", "feddyn", "lsg")
+        }
     }
-    results["memory"] = {
-        method: [_measure_memory(method, n, log) for n in (100, 1000, 10000)]
-        for method in ("fedavg", "feddyn", "lsg")
-    }
-    return results
 
 
 def _time_series(title: str, points: Mapping[Any, Mapping[str, Any]], log: Log) -> dict[str, Any]:
@@ -50,14 +48,15 @@ def _time_series(title: str, points: Mapping[Any, Mapping[str, Any]], log: Log) 
     for x, options in points.items():
         log(f"{title}: {x:g}")
         seconds.append(_seconds_per_round(**options))
-    slope, offset, deviation = linear_fit(list(points), seconds)
-    return {
-        "x": list(points),
-        "seconds": [round(value, 4) for value in seconds],
-        "slope": slope,
-        "offset": offset,
-        "largest_distance": round(deviation, 4),
-    }
+    fit = linear_fit(list(points), seconds)
+    return {"x": list(points), "seconds": [round(value, 4) for value in seconds]} | fit
+
+
+def linear_fit(x: Sequence[float], y: Sequence[float]) -> dict[str, float]:
+    """Least-squares line, and its maximum deviation relative to max(y)."""
+    slope, offset = map(float, np.polyfit(x, y, 1))
+    deviation = np.abs(np.asarray(y) - (slope * np.asarray(x) + offset)).max() / np.max(y)
+    return {"slope": slope, "offset": offset, "largest_distance": round(float(deviation), 4)}
 
 
 def _seconds_per_round(
@@ -78,8 +77,7 @@ def _measure_memory(method: str, clients: int, log: Log) -> dict[str, Any]:
     """Memory that 20 rounds add to a new process, and the size of all client states, in MB."""
     log(f"memory: {method}, {clients} clients")
     code = f"from {__name__} import print_memory; print_memory({method!r}, {clients})"
-    command = [sys.executable, "-c", code]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    output = subprocess.check_output([sys.executable, "-c", code], stderr=subprocess.PIPE)
     own, state = map(float, output.split())
     return {"clients": clients, "own_mb": own, "state_mb": state}
 
@@ -90,12 +88,11 @@ def print_memory(method: str, clients: int) -> None:
     with open_run(*COMMON, *overrides, samples=5) as run:
         before = _anonymous_memory()
         run_rounds(run, 20)
-        added = _anonymous_memory() - before
-        state = sum(size_in_bytes(state) for state in run.pool.states.values())
-    print(round(added, 1), round(state / 2**20, 1))
+        print(round(_anonymous_memory() - before, 1), end=" ")
+        print(round(size_in_bytes(run.pool.states) / 2**20, 1))
 
 
 def _anonymous_memory() -> float:
     """Anonymous memory of this process in MB."""
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon")) / 1024
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024

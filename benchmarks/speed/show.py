@@ -1,9 +1,10 @@
 """Tables and figures of speed results."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -21,111 +22,92 @@ TITLES = {
     "grid": "Sweep of four runs: LeNet-5, CIFAR-10, 20 rounds each",
     "start_up": "Start-up: seconds of the whole command",
 }
+METHOD_HEADINGS = ("method", "seconds per participation", "model passes per participation")
 STAGE1_ROWS = {
     "train": "training",
     "whole_set": "forward passes over all samples of a client",
     "mathematics": "LID, losses, mixtures, relabeling, runner",
 }
+SCALING_HEADINGS = ("seconds per round by", "values", "max. deviation from linear fit")
+MEMORY_HEADINGS = ("method", "total clients: MB added by 20 rounds (of which client state)")
 
 
 def result_tables(results: Mapping[str, Result]) -> Iterator[Table]:
     """Tables of all suites."""
     for suite, result in results.items():
         if suite in TITLES:
-            yield _ratio_table(TITLES[suite], result)
+            headings = ("", "seconds", "ratio", "quartiles")
+            yield _table(TITLES[suite], headings, _ratio_rows(result))
         elif suite == "methods":
-            yield _method_table(result)
+            ratios = ((n, f"{r['ratio']:.2f}", f"{r['passes']:.2f}") for n, r in result.items())
+            yield _table("Methods, relative to FedAvg", METHOD_HEADINGS, ratios)
         elif suite == "first_stage":
-            yield _stage1_table(result)
+            parts = [(name, f"{100 * result[key]:.1f} %") for key, name in STAGE1_ROWS.items()]
+            rows = [("seconds", f"{result['seconds_per_visit']:.2f}"), *parts]
+            yield _table("FedCorr's first stage, per participation", ("", ""), rows)
         elif suite == "growth":
-            yield _scaling_table(result)
-            yield _memory_table(result["memory"])
+            yield _table("Scaling", SCALING_HEADINGS, _scaling_rows(result))
+            yield _table("Memory", MEMORY_HEADINGS, _memory_rows(result["memory"]))
 
 
-def _ratio_table(title: str, result: Result) -> Table:
-    table = Table("", "seconds", "ratio", "quartiles", title=title, title_justify="left")
+def _table(title: str, headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
+    table = Table(*headings, title=title, title_justify="left", show_header=any(headings))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _ratio_rows(result: Result) -> Iterator[tuple[str, ...]]:
     rows = {name: row for name, row in result.items() if name != "all"}
     others = {f"  {name}": row for name, row in result.get("all", {}).items() if name not in rows}
     for name, row in (rows | others).items():
         quartiles = f"{row['ratio_low']:.2f} - {row['ratio_high']:.2f}"
-        table.add_row(name, f"{row['seconds']:.2f}", f"{row['ratio']:.2f}", quartiles)
-    return table
+        yield name, f"{row['seconds']:.2f}", f"{row['ratio']:.2f}", quartiles
 
 
-def _method_table(result: Result) -> Table:
-    title = "Methods, relative to FedAvg"
-    headings = ("method", "seconds per participation", "model passes per participation")
-    table = Table(*headings, title=title, title_justify="left")
-    for name, row in result.items():
-        table.add_row(name, f"{row['ratio']:.2f}", f"{row['passes']:.2f}")
-    return table
-
-
-def _stage1_table(result: Result) -> Table:
-    title = "FedCorr's first stage, per participation"
-    table = Table("", "", show_header=False, title=title, title_justify="left")
-    table.add_row("seconds", f"{result['seconds_per_visit']:.2f}")
-    for key, name in STAGE1_ROWS.items():
-        table.add_row(name, f"{100 * result[key]:.1f} %")
-    return table
-
-
-def _scaling_table(result: Result) -> Table:
-    headings = ("seconds per round by", "values", "max. deviation from linear fit")
-    table = Table(*headings, title="Scaling", title_justify="left")
+def _scaling_rows(result: Result) -> Iterator[tuple[str, ...]]:
     for name, series in _series(result).items():
         pairs = zip(series["x"], series["seconds"], strict=True)
         values = "  ".join(f"{x:g}: {seconds:.3f}" for x, seconds in pairs)
-        table.add_row(name, values, f"{100 * series['largest_distance']:.1f} %")
-    return table
+        yield name, values, f"{100 * series['largest_distance']:.1f} %"
 
 
-def _memory_table(result: Result) -> Table:
-    headings = ("method", "total clients: MB added by 20 rounds (of which client state)")
-    table = Table(*headings, title="Memory", title_justify="left")
+def _memory_rows(result: Result) -> Iterator[tuple[str, ...]]:
     for method, rows in result.items():
         cells = (f"{row['clients']}: {row['own_mb']:.1f} ({row['state_mb']:.1f})" for row in rows)
-        table.add_row(method, "   ".join(cells))
-    return table
+        yield method, "   ".join(cells)
 
 
 def save_figures(results: Mapping[str, Result], directory: Path) -> list[Path]:
     """Save the figures of the suites that have one. Returns their paths."""
-    figures = {}
-    if "reference" in results:
-        figures["speed.png"] = ratio_figure(results["reference"])
-    if "growth" in results:
-        figures["growth.png"] = scaling_figure(results["growth"])
-    for name, figure in figures.items():
-        figure.savefig(directory / name, dpi=150)
-    return [directory / name for name in figures]
+    paths = []
+    for suite, plot, name in (
+        ("reference", ratio_figure, "speed.png"),
+        ("growth", scaling_figure, "growth.png"),
+    ):
+        if suite in results:
+            paths.append(directory / name)
+            plot(results[suite]).savefig(paths[-1], dpi=150)
+    return paths
 
 
 def ratio_figure(result: Result) -> "Figure":
     """Bars of the ratios to the baseline, with quartiles."""
     from matplotlib.figure import Figure
 
-    rows = sorted(result.items(), key=lambda item: -item[1]["ratio"])
-    names, ratios = [name for name, _ in rows], [row["ratio"] for _, row in rows]
+    rows = dict(sorted(result.items(), key=lambda item: -item[1]["ratio"]))
+    ratio, low, high = (
+        [row[key] for row in rows.values()] for key in ("ratio", "ratio_low", "ratio_high")
+    )
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     axes = figure.subplots()
-    bars = axes.barh(
-        names,
-        ratios,
-        color=["#0072b2" if name.startswith("ours") else "#999999" for name in names],
-        xerr=[
-            [row["ratio"] - row["ratio_low"] for _, row in rows],
-            [row["ratio_high"] - row["ratio"] for _, row in rows],
-        ],
-        ecolor="#333333",
-        capsize=2,
-    )
-    axes.bar_label(bars, [f"{ratio:.2f}" for ratio in ratios], padding=8)
+    colors = ["#0072b2" if name.startswith("ours") else "#999999" for name in rows]
+    errors = [np.subtract(ratio, low), np.subtract(high, ratio)]
+    bars = axes.barh(list(rows), ratio, color=colors, xerr=errors, ecolor="#333333", capsize=2)
+    axes.bar_label(bars, fmt="{:.2f}", padding=8)
     axes.axvline(1.0, color="#333333", linewidth=0.8)
-    axes.set(
-        xlabel="time of a round, relative to the baseline implementation on two processes",
-        xlim=(0, 1.15 * max(row["ratio_high"] for _, row in rows)),
-    )
+    label = "time of a round, relative to the baseline implementation on two processes"
+    axes.set(xlabel=label, xlim=(0, 1.15 * max(high)))
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 

@@ -1,19 +1,155 @@
 """Suites of the speed benchmark by name. Each returns JSON data, which `show` displays."""
 
-from collections.abc import Callable
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
-from benchmarks.speed.clock import Log
-from benchmarks.speed.commands import time_parallel_sweep, time_start_up
-from benchmarks.speed.method_cost import time_fedcorr_stage1, time_methods
-from benchmarks.speed.rounds import (
-    time_evaluation,
-    time_one_process,
-    time_reference,
-    time_resnet18,
-    time_threads,
+from benchmarks.loop.evaluation import evaluate
+from benchmarks.loop.preflight import module_builder
+from benchmarks.speed.baseline import BaselineFedAvg
+from benchmarks.speed.harness import (
+    NO_EVALUATION,
+    Log,
+    load_reference,
+    open_run,
+    run_rounds,
+    time_interleaved,
 )
+from benchmarks.speed.method_cost import time_fedcorr_stage1, time_methods
 from benchmarks.speed.scaling import time_scaling
+
+BASELINE = "bare eager loop, flat vector, 2 processes"
+BASELINE_1_PROCESS = "bare eager loop, flat vector, 1 process"
+TWO_WORKERS = ("executor=processes", "executor.workers=2")
+SERIAL = {"ours, serial": ("executor=serial",)}
+
+
+def time_reference(repeats: int, log: Log) -> dict[str, Any]:
+    """Rounds of the reference configuration on two processes."""
+    baselines: dict[str, dict[str, Any]] = {
+        BASELINE: {},
+        "bare compiled steps, 2 processes": {"compiled": True},
+    }
+    runs = {
+        "ours, processes (default)": TWO_WORKERS,
+        "ours, processes, train.compile=true": (*TWO_WORKERS, "train.compile=true"),
+    }
+    return _time_rounds(baselines, runs, repeats, log)
+
+
+def time_one_process(repeats: int, log: Log) -> dict[str, Any]:
+    """Rounds of the reference configuration on one process."""
+    return _time_rounds({BASELINE_1_PROCESS: {"processes": 1}}, SERIAL, min(repeats, 3), log)
+
+
+def time_resnet18(repeats: int, log: Log) -> dict[str, Any]:
+    """Two participations of three steps: the overhead should be small if steps are long."""
+    common = "model=resnet18 train.local_epochs=1 federation.clients_per_round=2".split()
+    options = {"processes": 1, "clients_per_round": 2, "epochs": 1, "evaluates": False}
+    baselines = {BASELINE_1_PROCESS: options}
+    return _time_rounds(baselines, SERIAL, repeats, log, [*common, NO_EVALUATION], samples=30)
+
+
+def time_threads(repeats: int, log: Log) -> dict[str, Any]:
+    """One participation at a time, as in stage 1 of FedCorr: two threads and compiled passes."""
+    common = "executor=serial federation.clients_per_round=1 train.local_epochs=1".split()
+    options = {"processes": 1, "clients_per_round": 1, "epochs": 1, "evaluates": False}
+    baselines = {
+        "bare eager loop, 1 thread": options,
+        "bare eager loop, 2 threads": {**options, "threads": 2},
+    }
+    overrides = ("train.compile=false", "train.compile=true")
+    runs = {f"ours, 1 thread, {override}": (override,) for override in overrides}
+    return _time_rounds(baselines, runs, 3 * repeats, log, [*common, NO_EVALUATION])
+
+
+def _time_rounds(
+    baselines: Mapping[str, Mapping[str, Any]],
+    runs: Mapping[str, Sequence[str]],
+    repeats: int,
+    log: Log,
+    common: Sequence[str] = (),
+    samples: int | None = None,
+) -> dict[str, Any]:
+    """Time rounds of baselines (options) and runs (overrides), relative to the first baseline."""
+    with ExitStack() as stack:
+        candidates: dict[str, Callable[[], Any]] = {}
+        for name, options in baselines.items():
+            log(f"preparing {name}")
+            candidates[name] = _open_baseline(stack, common, samples, options).run_round
+        for name, overrides in runs.items():
+            log(f"preparing {name}")
+            run = stack.enter_context(open_run(*common, *overrides, samples=samples))
+            candidates[name] = partial(run_rounds, run, 1)
+        return time_interleaved(candidates, next(iter(baselines)), repeats, log)
+
+
+def _open_baseline(
+    stack: ExitStack, overrides: Sequence[str], samples: int | None, options: Mapping[str, Any]
+) -> BaselineFedAvg:
+    config, dataset, scenario = load_reference(*overrides, samples=samples)
+    build_module = module_builder(config, dataset)
+    baseline = BaselineFedAvg(dataset, scenario.client_indices, build_module, **options)
+    stack.callback(baseline.close)
+    return baseline
+
+
+def time_evaluation(repeats: int, log: Log) -> dict[str, Any]:
+    """Evaluations on 10,000 images, relative to the fastest batch size of the baseline."""
+
+    def three_times(function: Callable[..., Any], *arguments: Any) -> None:
+        for _ in range(3):  # Short durations are measured more precisely.
+            function(*arguments)
+
+    with ExitStack() as stack:
+        baseline = _open_baseline(stack, (), None, {})
+        run = stack.enter_context(open_run(*TWO_WORKERS))
+        candidates = {
+            f"bare, 2 processes, batches of {size}": partial(three_times, baseline.evaluate, size)
+            for size in (100, 250, 500, 1000, 2500)
+        }
+        names = list(candidates)
+        candidates["ours"] = partial(three_times, evaluate, run.executor, run.method, run.dataset)
+        all_results = time_interleaved(candidates, "ours", repeats, log)
+        best = min(names, key=lambda name: all_results[name]["ratio"])
+        finalists = {name: candidates[name] for name in (best, "ours")}
+        return time_interleaved(finalists, best, 2 * repeats, log) | {"all": all_results}
+
+
+def time_parallel_sweep(repeats: int, log: Log) -> dict[str, Any]:
+    """A sweep of four runs of about two minutes: joblib with two jobs, and one run at a time.
+
+    Measured once, because it takes long.
+    """
+    sweep = "-m seed=1,2,3,4 executor=serial dataset=cifar10 budget.participations=200".split()
+    joblib = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    candidates = {
+        "one cell at a time": partial(_run_command, *sweep),
+        "two at a time, joblib": partial(_run_command, *sweep, *joblib),
+    }
+    return time_interleaved(candidates, "one cell at a time", 1, log, warm_up=False)
+
+
+def time_start_up(repeats: int, log: Log) -> dict[str, Any]:
+    """The help text, and the default run limited to its first round."""
+    candidates = {
+        "--help": partial(_run_command, "--help"),
+        "first round of the default run": partial(_run_command, "budget.participations=5"),
+    }
+    return time_interleaved(candidates, "--help", min(repeats, 5), log)
+
+
+def _run_command(*arguments: str) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, "-m", "benchmarks.run", *arguments]
+        if "--help" not in arguments:
+            command.append(f"runs_dir={directory}")
+        subprocess.run(command, check=True, capture_output=True)
+
 
 SUITES: dict[str, Callable[[int, Log], dict[str, Any]]] = {
     "reference": time_reference,

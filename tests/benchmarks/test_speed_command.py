@@ -11,9 +11,10 @@ import torch
 
 from benchmarks import data, models
 from benchmarks.speed import __main__ as command
-from benchmarks.speed import clock, harness, suites
+from benchmarks.speed import harness, suites
 from benchmarks.speed.baseline import BaselineFedAvg
 from benchmarks.speed.method_cost import count_forward_passes, time_calls
+from benchmarks.speed.scaling import linear_fit
 from benchmarks.speed.show import ratio_figure, result_tables, save_figures, scaling_figure
 from methods.core import training
 from methods.core.flat_model import FlatModel
@@ -39,10 +40,10 @@ def test_candidates_alternate_and_ratios_are_per_repetition(
         calls.append(name)
         now[0] += seconds.pop(0)
 
-    monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(harness.time, "perf_counter", lambda: now[0])
     fast, slow = [9.0, 1.0, 3.0], [9.0, 2.0, 6.0]
     candidates = {"fast": lambda: run("fast", fast), "slow": lambda: run("slow", slow)}
-    result = clock.time_interleaved(candidates, "fast", 2, lambda text: None)
+    result = harness.time_interleaved(candidates, "fast", 2, lambda text: None)
     assert calls == ["fast", "slow", "slow", "fast", "fast", "slow"]
     assert result["slow"] == {"seconds": 4.0, "ratio": 2.0, "ratio_low": 2.0, "ratio_high": 2.0}
 
@@ -94,9 +95,10 @@ def test_training_and_inference_of_fedcorr_are_timed() -> None:
 
 
 def test_linear_fit() -> None:
-    assert harness.linear_fit([1, 2, 3], [3, 5, 7]) == pytest.approx((2, 1, 0), abs=1e-9)
-    slope, offset, deviation = harness.linear_fit([0, 1, 2], [0, 0, 3])
-    assert (slope, offset, deviation) == pytest.approx((1.5, -0.5, 1 / 3))
+    fit = linear_fit([1, 2, 3], [3, 5, 7])
+    assert list(fit.values()) == pytest.approx([2, 1, 0], abs=1e-9)
+    fit = linear_fit([0, 1, 2], [0, 0, 3])
+    assert fit == pytest.approx({"slope": 1.5, "offset": -0.5, "largest_distance": 0.3333})
 
 
 def cells(results: dict[str, Any]) -> list[list[str]]:
