@@ -8,6 +8,7 @@ import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 import torch
@@ -144,7 +145,7 @@ class BaselineFedAvg:
                 weights = weights - lr * momentum
             return weights, momentum
 
-        options = {"compile_threads": 1}
+        options: dict[str, Any] = {"compile_threads": 1}
         compiled = torch.compile(run_steps, dynamic=False, fullgraph=True, options=options)
         with torch.no_grad():  # the first call compiles
             weights = torch.zeros(sum(p.numel() for p in module.parameters()))
