@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from methods.core.errors import UserError, invalid
-from methods.core.plugins import Registry
+from methods.core.plugins import Registry, first_sentence
 
 Noisy = tuple[np.ndarray, np.ndarray]  # (n,) given labels, (K,) nominal noise level of each client
 
@@ -55,9 +55,12 @@ class NoiseModel:
 
     name: str
     params: type  # a class made by `methods.core.params.parameters`
-    apply: Callable[[NoiseInput, Any], Noisy]
-    summary: str
+    apply: Callable[[NoiseInput, Any], Noisy]  # its docstring is the summary in lists
     convention: str  # meaning of a noise level; levels of two conventions are not comparable
+
+    @property
+    def summary(self) -> str:
+        return first_sentence(self.apply)
 
 
 NOISE_MODELS: Registry[NoiseModel] = Registry("noise model", group="fln.noise", package="noise")

@@ -22,19 +22,18 @@ class HumanParams:
 
 
 def apply_human(data: NoiseInput, params: HumanParams) -> Noisy:
+    """Labels from human annotators, read from a file (CIFAR-10N)."""
     given, clean = read_label_file(params.path, params.key)
     if given.shape != data.labels.shape or not np.issubdtype(given.dtype, np.integer):
         found = f"{given.dtype}{given.shape}"
         raise invalid("noise.key", params.key, f"{len(data.labels)} integer labels, not {found}")
     if given.min() < 0 or given.max() >= data.num_classes:
         found = f"{given.min()} to {given.max()}"
-        raise invalid(
-            "noise.key", params.key, f"labels from 0 to {data.num_classes - 1}, not {found}"
-        )
+        expected = f"labels from 0 to {data.num_classes - 1}, not {found}"
+        raise invalid("noise.key", params.key, expected)
     if clean is not None and not np.array_equal(clean, data.labels):
-        raise invalid(
-            "noise.path", params.path, "a file whose clean_label equals the labels of the dataset"
-        )
+        expected = "a file whose clean_label equals the labels of the dataset"
+        raise invalid("noise.path", params.path, expected)
     given = given.astype(np.int64)
     return given, np.full(data.num_clients, float(np.mean(given != data.labels)))
 
@@ -60,13 +59,8 @@ def read_label_file(path: str, key: str) -> tuple[np.ndarray, np.ndarray | None]
             raise invalid("noise.key", key, f"integers in {path}, not Python objects") from error
 
 
-NOISE_MODELS.add(
-    NoiseModel(
-        name="human",
-        params=HumanParams,
-        apply=apply_human,
-        summary="labels from human annotators, read from a file (CIFAR-10N)",
-        convention="CIFAR-10N: labels are those of the annotators. The noise level of every client "
-        "is the fraction of wrong labels in the whole dataset.",
-    )
+CONVENTION = (
+    "CIFAR-10N: labels are those of the annotators. The noise level of every client is the "
+    "fraction of wrong labels in the whole dataset."
 )
+NOISE_MODELS.add(NoiseModel("human", HumanParams, apply_human, CONVENTION))

@@ -7,15 +7,8 @@ from noise.base import NOISE_MODELS, NoiseInput, NoiseModel, Noisy
 
 
 def apply_none(data: NoiseInput, params: NoParams) -> Noisy:
+    """Clean labels."""
     return data.labels.copy(), np.zeros(data.num_clients)
 
 
-NOISE_MODELS.add(
-    NoiseModel(
-        name="none",
-        params=NoParams,
-        apply=apply_none,
-        summary="clean labels",
-        convention="No label is changed.",
-    )
-)
+NOISE_MODELS.add(NoiseModel("none", NoParams, apply_none, "No label is changed."))

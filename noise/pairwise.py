@@ -19,22 +19,17 @@ class PairwiseParams:
 
 
 def apply_pairwise(data: NoiseInput, params: PairwiseParams) -> Noisy:
+    """Exact fraction epsilon of each class moved to the adjacent class."""
     data.require_two_classes(params.epsilon)
-    members, rng = data.class_members(), data.rng("pairwise")
-    flipped = sample_exact_fraction(members, params.epsilon, rng)
+    flipped = sample_exact_fraction(data.class_members(), params.epsilon, data.rng("pairwise"))
     given = data.labels.copy()
     given[flipped] = (data.labels[flipped] + params.direction) % data.num_classes
     return given, np.full(data.num_clients, params.epsilon)
 
 
-NOISE_MODELS.add(
-    NoiseModel(
-        name="pairwise",
-        params=PairwiseParams,
-        apply=apply_pairwise,
-        summary="exact fraction epsilon of each class moved to the adjacent class",
-        convention="LSG: epsilon is the exact fraction of wrong labels in each class of the whole "
-        "dataset. All wrong labels of a class are in the adjacent class (the previous one, or the "
-        "next one if direction is 1).",
-    )
+CONVENTION = (
+    "LSG: epsilon is the exact fraction of wrong labels in each class of the whole dataset. All "
+    "wrong labels of a class are in the adjacent class (the previous one, or the next one if "
+    "direction is 1)."
 )
+NOISE_MODELS.add(NoiseModel("pairwise", PairwiseParams, apply_pairwise, CONVENTION))

@@ -33,15 +33,15 @@ class RhoTauParams:
 
 
 def apply_rho_tau(data: NoiseInput, params: RhoTauParams) -> Noisy:
+    """FedCorr: a client is noisy with probability rho, its level is uniform in [tau, 1]."""
     classes = data.num_classes if params.classes is None else params.classes
     if classes > data.num_classes:
         raise invalid("noise.classes", classes, f"null or at most {data.num_classes}")
     data.require_disjoint("noise=rho_tau")
     rng = np.random.RandomState(data.seed) if params.form == "official" else data.rng("rho_tau")
     integers = rng.randint if isinstance(rng, np.random.RandomState) else rng.integers
-    num_clients = data.num_clients
-    is_noisy = rng.binomial(1, params.rho, num_clients)
-    level = is_noisy * ((1 - params.tau) * rng.random(num_clients) + params.tau)
+    is_noisy = rng.binomial(1, params.rho, data.num_clients)
+    level = is_noisy * ((1 - params.tau) * rng.random(data.num_clients) + params.tau)
     given = data.labels.copy()
     for client in np.flatnonzero(level > 0):
         indices = data.client_indices[client]
@@ -50,13 +50,8 @@ def apply_rho_tau(data: NoiseInput, params: RhoTauParams) -> Noisy:
     return given, level
 
 
-NOISE_MODELS.add(
-    NoiseModel(
-        name="rho_tau",
-        params=RhoTauParams,
-        apply=apply_rho_tau,
-        summary="FedCorr: a client is noisy with probability rho, its level is uniform in [tau, 1]",
-        convention="FedCorr: a noise level is the probability that a label is redrawn uniformly "
-        "from all classes, so the fraction of wrong labels is about level * (1 - 1/C).",
-    )
+CONVENTION = (
+    "FedCorr: a noise level is the probability that a label is redrawn uniformly from all classes, "
+    "so the fraction of wrong labels is about level * (1 - 1/C)."
 )
+NOISE_MODELS.add(NoiseModel("rho_tau", RhoTauParams, apply_rho_tau, CONVENTION))

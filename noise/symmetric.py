@@ -21,6 +21,7 @@ class SymmetricParams:
 
 
 def apply_symmetric(data: NoiseInput, params: SymmetricParams) -> Noisy:
+    """Exact fraction epsilon of labels moved to another class, uniformly."""
     data.require_two_classes(params.epsilon)
     rng = data.rng("symmetric")
     groups = data.class_members()
@@ -36,14 +37,8 @@ def apply_symmetric(data: NoiseInput, params: SymmetricParams) -> Noisy:
     return given, np.full(data.num_clients, params.epsilon)
 
 
-NOISE_MODELS.add(
-    NoiseModel(
-        name="symmetric",
-        params=SymmetricParams,
-        apply=apply_symmetric,
-        summary="exact fraction epsilon of labels moved to another class, uniformly",
-        convention="LSG (scope global) and RoFL (scope client): epsilon is the exact fraction of "
-        "wrong labels, per class of the whole dataset or per client. The true class is never "
-        "drawn.",
-    )
+CONVENTION = (
+    "LSG (scope global) and RoFL (scope client): epsilon is the exact fraction of wrong labels, "
+    "per class of the whole dataset or per client. The true class is never drawn."
 )
+NOISE_MODELS.add(NoiseModel("symmetric", SymmetricParams, apply_symmetric, CONVENTION))

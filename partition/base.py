@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from methods.core.errors import UserError
-from methods.core.plugins import Registry
+from methods.core.plugins import Registry, first_sentence
 
 MAX_REDRAWS = 1000  # limit of rejection sampling; then the parameters are an error
 
@@ -18,6 +18,7 @@ class Partitioner:
     """A registered partitioner.
 
     `partition(clean_labels, num_clients, seed, params)` returns the sample indices of each client.
+    The first line of its docstring is the summary in lists of components.
     `disjoint` and `uses_all_samples` hold for every valid parameter value (checked by tests).
     `clients_for_noise(clean_labels, seed, params)` returns the client indices to which label noise
     is applied, if these are not the clients that train.
@@ -26,15 +27,16 @@ class Partitioner:
     name: str
     params: type  # a class made by `methods.core.params.parameters`
     partition: Callable[[np.ndarray, int, int, Any], list[np.ndarray]]
-    summary: str
-    disjoint: bool  # no sample belongs to two clients
-    uses_all_samples: bool
+    disjoint: bool = True  # no sample belongs to two clients
+    uses_all_samples: bool = True
     clients_for_noise: Callable[[np.ndarray, int, Any], list[np.ndarray]] | None = None
 
+    @property
+    def summary(self) -> str:
+        return first_sentence(self.partition)
 
-PARTITIONERS: Registry[Partitioner] = Registry(
-    "partition", group="fln.partitions", package="partition"
-)
+
+PARTITIONERS: Registry[Partitioner] = Registry("partition", "fln.partitions", "partition")
 
 
 def make_rng(seed: int, name: str) -> np.random.Generator:

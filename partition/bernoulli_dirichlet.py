@@ -11,13 +11,12 @@ Forms:
   client without samples is an error.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from methods.core.errors import UserError
-from methods.core.params import Positive, parameters
+from methods.core.params import Positive, PositiveFraction, parameters
 from partition.base import (
     MAX_REDRAWS,
     PARTITIONERS,
@@ -30,7 +29,7 @@ from partition.base import (
 
 @parameters
 class BernoulliDirichletParams:
-    p: Annotated[float, Field(gt=0, le=1)]  # probability that a client may have a class
+    p: PositiveFraction  # probability that a client may have a class
     alpha: Positive  # alpha_Dir; smaller values give less even classes
     form: Literal["plain", "official"] = "plain"  # implementation variant
 
@@ -38,13 +37,9 @@ class BernoulliDirichletParams:
 def partition_bernoulli_dirichlet(
     labels: np.ndarray, num_clients: int, seed: int, params: BernoulliDirichletParams
 ) -> list[np.ndarray]:
-    function = _partition_official if params.form == "official" else _partition_plain
-    return function(labels, num_clients, seed, params)
-
-
-def _partition_plain(
-    labels: np.ndarray, num_clients: int, seed: int, params: BernoulliDirichletParams
-) -> list[np.ndarray]:
+    """FedCorr: a client has a class with probability p, in Dirichlet(alpha) proportions."""
+    if params.form == "official":
+        return _partition_official(labels, num_clients, seed, params)
     rng = make_rng(seed, "bernoulli_dirichlet")
     _, class_sizes = np.unique(labels, return_counts=True)
     for _ in range(MAX_REDRAWS):
@@ -119,12 +114,5 @@ def _too_small(p: float) -> UserError:
 
 
 PARTITIONERS.add(
-    Partitioner(
-        name="bernoulli_dirichlet",
-        params=BernoulliDirichletParams,
-        partition=partition_bernoulli_dirichlet,
-        summary="FedCorr: a client has a class with probability p, in Dirichlet(alpha) proportions",
-        disjoint=True,
-        uses_all_samples=True,
-    )
+    Partitioner("bernoulli_dirichlet", BernoulliDirichletParams, partition_bernoulli_dirichlet)
 )

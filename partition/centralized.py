@@ -16,6 +16,7 @@ class CentralizedParams:
 def partition_centralized(
     labels: np.ndarray, num_clients: int, seed: int, params: CentralizedParams
 ) -> list[np.ndarray]:
+    """All samples on one client."""
     if num_clients != 1:
         raise invalid("federation.num_clients", num_clients, "1 for partition=centralized")
     return [np.arange(len(labels))]
@@ -31,12 +32,9 @@ def clients_for_noise(labels: np.ndarray, seed: int, params: CentralizedParams) 
 
 PARTITIONERS.add(
     Partitioner(
-        name="centralized",
-        params=CentralizedParams,
-        partition=partition_centralized,
-        summary="all samples on one client",
-        disjoint=True,
-        uses_all_samples=True,
+        "centralized",
+        CentralizedParams,
+        partition_centralized,
         clients_for_noise=clients_for_noise,
     )
 )

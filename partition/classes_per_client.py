@@ -22,16 +22,14 @@ class ClassesPerClientParams:
 def partition_classes_per_client(
     labels: np.ndarray, num_clients: int, seed: int, params: ClassesPerClientParams
 ) -> list[np.ndarray]:
+    """A few random classes per client; clients overlap (FedLSR, LSG)."""
     rng = make_rng(seed, "classes_per_client")
     pools = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    if params.classes > len(pools):
-        expected = f"at most {len(pools)}, the number of classes"
-        raise invalid("partition.classes", params.classes, expected)
     local_size = len(labels) // num_clients
     # Rounding down loses less than one sample per class, so every client has at least one sample.
-    if params.classes > local_size:
-        expected = f"at most {local_size}, the samples per client"
-        raise invalid("partition.classes", params.classes, expected)
+    for limit, what in ((len(pools), "number of classes"), (local_size, "samples per client")):
+        if params.classes > limit:
+            raise invalid("partition.classes", params.classes, f"at most {limit}, the {what}")
     client_indices = []
     for _ in range(num_clients):
         chosen = rng.choice(len(pools), params.classes, replace=False)
@@ -53,10 +51,9 @@ def partition_classes_per_client(
 
 PARTITIONERS.add(
     Partitioner(
-        name="classes_per_client",
-        params=ClassesPerClientParams,
-        partition=partition_classes_per_client,
-        summary="a few random classes per client; clients overlap (FedLSR, LSG)",
+        "classes_per_client",
+        ClassesPerClientParams,
+        partition_classes_per_client,
         disjoint=False,
         uses_all_samples=False,
     )

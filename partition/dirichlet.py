@@ -27,6 +27,7 @@ class DirichletParams:
 def partition_dirichlet(
     labels: np.ndarray, num_clients: int, seed: int, params: DirichletParams
 ) -> list[np.ndarray]:
+    """Each class divided among all clients in Dirichlet(alpha) proportions."""
     limit = len(labels) // num_clients
     if params.min_size > limit:
         expected = f"at most {limit}, the samples per client"
@@ -34,10 +35,8 @@ def partition_dirichlet(
     rng = make_rng(seed, "dirichlet")
     _, class_sizes = np.unique(labels, return_counts=True)
     for _ in range(MAX_REDRAWS):
-        fractions = np.stack(
-            [sample_dirichlet(rng, params.alpha, num_clients) for _ in class_sizes]
-        )
-        cuts = (np.cumsum(fractions, axis=1)[:, :-1] * class_sizes[:, None]).astype(np.int64)
+        draws = [sample_dirichlet(rng, params.alpha, num_clients) for _ in class_sizes]
+        cuts = (np.cumsum(draws, axis=1)[:, :-1] * class_sizes[:, None]).astype(np.int64)
         counts = np.diff(cuts, axis=1, prepend=0, append=class_sizes[:, None])
         if counts.sum(axis=0).min() >= params.min_size:
             return assign_samples(labels, counts, rng)
@@ -48,13 +47,4 @@ def partition_dirichlet(
     )
 
 
-PARTITIONERS.add(
-    Partitioner(
-        name="dirichlet",
-        params=DirichletParams,
-        partition=partition_dirichlet,
-        summary="each class divided among all clients in Dirichlet(alpha) proportions",
-        disjoint=True,
-        uses_all_samples=True,
-    )
-)
+PARTITIONERS.add(Partitioner("dirichlet", DirichletParams, partition_dirichlet))

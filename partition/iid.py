@@ -24,6 +24,7 @@ class IidParams:
 def partition_iid(
     labels: np.ndarray, num_clients: int, seed: int, params: IidParams
 ) -> list[np.ndarray]:
+    """Equal random parts: permutation, official code of FedCorr, or per class (LSG)."""
     if params.form == "official":
         return _partition_official(len(labels), num_clients, seed)
     rng = make_rng(seed, "iid")
@@ -46,13 +47,5 @@ def _partition_official(num_samples: int, num_clients: int, seed: int) -> list[n
     return client_indices
 
 
-PARTITIONERS.add(
-    Partitioner(
-        name="iid",
-        params=IidParams,
-        partition=partition_iid,
-        summary="equal random parts: permutation, official code of FedCorr, or per class (LSG)",
-        disjoint=True,
-        uses_all_samples=False,  # form=official drops up to num_clients - 1 samples
-    )
-)
+# form=official drops up to num_clients - 1 samples.
+PARTITIONERS.add(Partitioner("iid", IidParams, partition_iid, uses_all_samples=False))

@@ -19,6 +19,7 @@ class ShardsParams:
 def partition_shards(
     labels: np.ndarray, num_clients: int, seed: int, params: ShardsParams
 ) -> list[np.ndarray]:
+    """Samples sorted by label and split into shards, some shards per client."""
     per_client, limit = params.shards_per_client, len(labels) // num_clients
     if per_client > limit:
         expected = f"at most {limit}, the samples per client"
@@ -32,13 +33,4 @@ def partition_shards(
     return [np.concatenate([shards[shard] for shard in row]) for row in assignment]
 
 
-PARTITIONERS.add(
-    Partitioner(
-        name="shards",
-        params=ShardsParams,
-        partition=partition_shards,
-        summary="samples sorted by label and split into shards, some shards per client",
-        disjoint=True,
-        uses_all_samples=True,
-    )
-)
+PARTITIONERS.add(Partitioner("shards", ShardsParams, partition_shards))

@@ -28,6 +28,11 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 
+def first_sentence(component: object) -> str:
+    """First line of a docstring, without its period."""
+    return (component.__doc__ or "").strip().split("\n")[0].rstrip(".")
+
+
 class Registry(Generic[T]):
     """Components of one kind by name. The first lookup imports the modules that add them."""
 

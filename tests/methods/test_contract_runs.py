@@ -106,9 +106,7 @@ def edge_case_clients(
 
 @pytest.fixture(scope="module", autouse=True)
 def edge_case_partition() -> Iterator[None]:
-    partitioner = Partitioner(
-        "edge_cases", IidParams, edge_case_clients, "by hand", disjoint=True, uses_all_samples=False
-    )
+    partitioner = Partitioner("edge_cases", IidParams, edge_case_clients, uses_all_samples=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PARTITIONERS._components, partitioner.name, partitioner)
         yield

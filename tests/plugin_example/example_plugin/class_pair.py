@@ -15,6 +15,7 @@ class ClassPairParams:
 
 
 def apply_class_pair(data: NoiseInput, params: ClassPairParams) -> Noisy:
+    """Labels of one class moved to another with probability epsilon."""
     if max(params.source, params.target) >= data.num_classes:
         raise invalid("noise.target", params.target, f"classes from 0 to {data.num_classes - 1}")
     is_selected = data.rng("class_pair").random(len(data.labels)) < params.epsilon
@@ -22,12 +23,5 @@ def apply_class_pair(data: NoiseInput, params: ClassPairParams) -> Noisy:
     return given, np.full(data.num_clients, params.epsilon)
 
 
-NOISE_MODELS.add(
-    NoiseModel(
-        name="class_pair",
-        params=ClassPairParams,
-        apply=apply_class_pair,
-        summary="labels of one class moved to another with probability epsilon",
-        convention="Example: epsilon is the probability of a wrong label in the source class.",
-    )
-)
+CONVENTION = "Example: epsilon is the probability of a wrong label in the source class."
+NOISE_MODELS.add(NoiseModel("class_pair", ClassPairParams, apply_class_pair, CONVENTION))

@@ -14,19 +14,11 @@ class QuantitySkewParams:
 def partition_quantity_skew(
     labels: np.ndarray, num_clients: int, seed: int, params: QuantitySkewParams
 ) -> list[np.ndarray]:
+    """Client sizes in Dirichlet(alpha) proportions."""
     rng = make_rng(seed, "quantity_skew")
     fractions = sample_dirichlet(rng, params.alpha, num_clients)
     sizes = 1 + rng.multinomial(len(labels) - num_clients, fractions)
     return np.split(rng.permutation(len(labels)), np.cumsum(sizes)[:-1])
 
 
-PARTITIONERS.add(
-    Partitioner(
-        name="quantity_skew",
-        params=QuantitySkewParams,
-        partition=partition_quantity_skew,
-        summary="client sizes in Dirichlet(alpha) proportions",
-        disjoint=True,
-        uses_all_samples=True,
-    )
-)
+PARTITIONERS.add(Partitioner("quantity_skew", QuantitySkewParams, partition_quantity_skew))
