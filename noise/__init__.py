@@ -5,17 +5,9 @@ from typing import Any
 import numpy as np
 
 from methods.core.errors import invalid
-from noise.base import NOISE_MODELS, NoiseInput, NoiseModel, NoiseRecord
+from noise.base import NOISE_MODELS, NoiseInput, NoiseRecord
 
-__all__ = [
-    "NOISE_MODELS",
-    "NoiseInput",
-    "NoiseModel",
-    "NoiseRecord",
-    "apply_noise",
-    "make_noise_record",
-    "pool_noise_record",
-]
+__all__ = ["NOISE_MODELS", "NoiseRecord", "apply_noise", "make_noise_record", "pool_noise_record"]
 
 
 def apply_noise(
@@ -41,9 +33,8 @@ def apply_noise(
         raise invalid("client_indices", client_indices, "at least one client")
     joined = np.concatenate(client_indices)
     if ((joined < 0) | (joined >= len(labels))).any():
-        raise invalid(
-            "client_indices", f"{joined.min()} to {joined.max()}", f"0 to {len(labels) - 1}"
-        )
+        span = f"{joined.min()} to {joined.max()}"
+        raise invalid("client_indices", span, f"0 to {len(labels) - 1}")
     clean = labels.astype(np.int64)
     given, level = model.apply(NoiseInput(clean, client_indices, num_classes, seed), params)
     return make_noise_record(clean, given, level, client_indices, num_classes, model.convention)
@@ -78,13 +69,11 @@ def pool_noise_record(
     num_classes: int,
 ) -> NoiseRecord:
     """Record of the same labels for other clients, whose noise levels are their realized rates."""
+    rates = _noise_rates(record.flipped, client_indices)
+    convention = record.convention.rstrip(".")
+    convention += "; applied to a federation whose samples are pooled."
     return make_noise_record(
-        clean_labels,
-        record.labels,
-        _noise_rates(record.flipped, client_indices),
-        client_indices,
-        num_classes,
-        f"{record.convention.rstrip('.')}; applied to a federation whose samples are pooled.",
+        clean_labels, record.labels, rates, client_indices, num_classes, convention
     )
 
 

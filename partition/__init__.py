@@ -26,10 +26,8 @@ def partition_labels(
     if not 1 <= num_clients <= len(labels):
         expected = f"an integer in [1, {len(labels)}], at least one sample per client"
         raise invalid("federation.num_clients", num_clients, expected)
-    client_indices = [
-        np.asarray(indices, dtype=np.int64)
-        for indices in partitioner.partition(labels, num_clients, seed, params)
-    ]
+    parts = partitioner.partition(labels, num_clients, seed, params)
+    client_indices = [np.asarray(indices, dtype=np.int64) for indices in parts]
     for client, indices in enumerate(client_indices):
         if not len(indices):
             raise UserError(

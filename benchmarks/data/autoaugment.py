@@ -1,7 +1,7 @@
 """AutoAugment's CIFAR-10 policy on a batch of uint8 images.
 
 Paper: Cubuk et al., "AutoAugment: Learning Augmentation Strategies from Data", CVPR 2019.
-The policy and the ranges of the operations are those of the appendix.
+The policy is torchvision's. The ranges of the operations are those of the appendix.
 
 One of 25 sub-policies is sampled per image: two operations in sequence, each with a probability and
 a magnitude. Signed magnitudes are negated with probability 0.5. Images with the same operation and
@@ -57,55 +57,14 @@ OPERATIONS = SIGNED_OPERATIONS | {
     "Invert": lambda images, strength: functional.invert(images),
 }
 
-# Each line: operation, probability and magnitude 0..9 of the first and of the second operation.
-POLICY_TABLE = """
-Invert       0.1 7 | Contrast     0.2 6
-Rotate       0.7 2 | TranslateX   0.3 9
-Sharpness    0.8 1 | Sharpness    0.9 3
-ShearY       0.5 8 | TranslateY   0.7 9
-AutoContrast 0.5 8 | Equalize     0.9 2
-ShearY       0.2 7 | Posterize    0.3 7
-Color        0.4 3 | Brightness   0.6 7
-Sharpness    0.3 9 | Brightness   0.7 9
-Equalize     0.6 5 | Equalize     0.5 1
-Contrast     0.6 7 | Sharpness    0.6 5
-Color        0.7 7 | TranslateX   0.5 8
-Equalize     0.3 7 | AutoContrast 0.4 8
-TranslateY   0.4 3 | Sharpness    0.2 6
-Brightness   0.9 6 | Color        0.2 8
-Solarize     0.5 2 | Invert       0.0 3
-Equalize     0.2 0 | AutoContrast 0.6 0
-Equalize     0.2 8 | Equalize     0.6 4
-Color        0.9 9 | Equalize     0.6 6
-AutoContrast 0.8 4 | Solarize     0.2 8
-Brightness   0.1 3 | Color        0.7 0
-Solarize     0.4 5 | AutoContrast 0.9 3
-TranslateY   0.9 9 | TranslateY   0.7 9
-AutoContrast 0.9 2 | Solarize     0.8 3
-Equalize     0.8 8 | Invert       0.1 3
-TranslateY   0.7 9 | AutoContrast 0.9 1
-"""
-
-
-def _parse(text: str) -> tuple[str, float, int]:
-    operation, probability, magnitude = text.split()
-    return operation, float(probability), int(magnitude)
-
-
-SUB_POLICIES = [
-    tuple(_parse(text) for text in line.split("|")) for line in POLICY_TABLE.strip().splitlines()
-]
+_POLICIES = torchvision.transforms.AutoAugmentPolicy
+# Operation, probability and magnitude 0..9 (None if it has no effect), two per sub-policy.
+SUB_POLICIES = torchvision.transforms.AutoAugment(_POLICIES.CIFAR10).policies
 
 # The code of an (operation, magnitude) pair is twice its index in _STEPS, plus one if negated.
-_STEPS = sorted(
-    {(operation, magnitude) for pair in SUB_POLICIES for operation, _, magnitude in pair}
-)
-_STEP_OF = torch.tensor(
-    [[_STEPS.index((operation, level)) for operation, _, level in pair] for pair in SUB_POLICIES]
-)
-_PROBABILITY_OF = torch.tensor(
-    [[probability for _, probability, _ in pair] for pair in SUB_POLICIES]
-)
+_STEPS = list(dict.fromkeys((name, level) for pair in SUB_POLICIES for name, _, level in pair))
+_STEP_OF = torch.tensor([[_STEPS.index((n, level)) for n, _, level in p] for p in SUB_POLICIES])
+_PROBABILITY_OF = torch.tensor([[chance for _, chance, _ in pair] for pair in SUB_POLICIES])
 _IS_SIGNED = torch.tensor([operation in SIGNED_OPERATIONS for operation, _ in _STEPS])
 
 
@@ -113,30 +72,23 @@ def apply_policy(images: Tensor, generator: Generator) -> Tensor:
     """Augment uint8 images (n, C, H, W), each with its own sub-policy."""
     count, device = len(images), generator.device
     chosen = torch.randint(len(SUB_POLICIES), (count,), generator=generator, device=device).cpu()
-    applied = (
-        torch.rand((count, 2), generator=generator, device=device).cpu() < _PROBABILITY_OF[chosen]
-    )
-    negative = torch.rand((count, 2), generator=generator, device=device).cpu() < 0.5
+    samples, signs = (torch.rand((count, 2), generator=generator, device=device) for _ in range(2))
     steps = _STEP_OF[chosen]
-    codes = torch.where(applied, 2 * steps + (negative & _IS_SIGNED[steps]), -1)
+    codes = 2 * steps + ((signs.cpu() < 0.5) & _IS_SIGNED[steps])
+    codes = torch.where(samples.cpu() < _PROBABILITY_OF[chosen], codes, -1)
     images = images.clone()
     for column in codes.unbind(1):
-        for code in sorted(set(column.tolist())):
-            if code >= 0:
-                operation, magnitude = _STEPS[code // 2]
-                members = (column == code).nonzero().squeeze(1).to(images.device)
-                images[members] = apply_operation(
-                    images[members], operation, magnitude, negative=code % 2 == 1
-                )
+        for code in sorted(set(column.tolist()) - {-1}):
+            operation, magnitude = _STEPS[code // 2]
+            members = (column == code).nonzero().squeeze(1).to(images.device)
+            images[members] = apply_operation(images[members], operation, magnitude, code % 2 == 1)
     return images
 
 
 def apply_operation(
-    images: Tensor, operation: str, magnitude: int, negative: bool = False
+    images: Tensor, operation: str, magnitude: int | None, negative: bool = False
 ) -> Tensor:
     """Apply one operation of the policy to uint8 images."""
-    if operation not in OPERATIONS:
-        raise ValueError(f"unknown operation {operation!r}: available: {', '.join(OPERATIONS)}")
-    strength = magnitude / MAX_MAGNITUDE
+    strength = (magnitude or 0) / MAX_MAGNITUDE
     result: Tensor = OPERATIONS[operation](images, -strength if negative else strength)
     return result
