@@ -1,23 +1,26 @@
-# make run: the first grid. make test: checks and all tests. make help: the rest.
+# make run: a first sweep. make test: all checks and tests. make help: all targets.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+COVERAGE_FLOOR := 85
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help run smoke test check slow data clean
+.PHONY: help run smoke test check docs slow data clean
 
 help:
-	@echo "make run     environment, then a first grid on the embedded data set: fedcorr and lsg at two noise levels"
-	@echo "make test    environment, linting, types, all tests"
-	@echo "make check   linting and types only"
-	@echo "make slow    the learning checks on real data (many minutes)"
-	@echo "make data    fetch CIFAR-10, MNIST and Fashion-MNIST"
-	@echo "make smoke   the first grid at smoke scale, in seconds"
-	@echo "make clean   remove the environment (not the records)"
+	@echo "make run     install, then run a first sweep on a bundled dataset and print a results table"
+	@echo "make test    install, then run formatting, lint, types, documentation and tests"
+	@echo "make check   formatting, lint and types only"
+	@echo "make docs    build the documentation into docs/_build/html"
+	@echo "make slow    learning checks on real data (many minutes)"
+	@echo "make data    download CIFAR-10, MNIST and Fashion-MNIST"
+	@echo "make smoke   the first sweep at smoke scale (seconds)"
+	@echo "make clean   remove the environment and the built documentation; keeps all runs"
 
-$(VENV)/.installed: requirements.txt constraints.txt
+$(VENV)/.installed: requirements.txt constraints.txt setup.cfg
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt -c constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 run: $(VENV)/.installed
@@ -30,16 +33,22 @@ data: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.data fetch=cifar10,mnist,fashion_mnist
 
 check: $(VENV)/.installed
+	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# The golden values of FedCorr's scenes are checked on the real CIFAR-10 labels; where no source is reached, those tests are skipped and say so.
-test: $(VENV)/.installed check
+docs: $(VENV)/.installed
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
+
+# Golden values of FedCorr's scenarios are checked on the real CIFAR-10 labels. Tests that need data
+# are skipped with a reason if it cannot be downloaded.
+test: $(VENV)/.installed check docs
 	-$(BIN)/python -m benchmarks.data fetch=cifar10,mnist
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 \
+		--cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
 
 slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) docs/_build docs/generated
