@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
-from reports.configure import SCIENCE, NotConfigured, configured
+from methods.core.errors import UserError
 from reports.frame.load import flatten
-from reports.tables.matching import ABSENT, differences
+from reports.tables.matching import ABSENT, CELL_SECTIONS, compose_flat, differences
 
 UNQUOTED = re.compile(r"[\w./+-]+")
 
@@ -28,7 +28,7 @@ def rerun(config: Mapping[str, Any], scale: str) -> Rerun:
     The parameters of components that conf/ does not have are all part of the command.
     """
     sections = {
-        name: config[name] for name in (*SCIENCE, *SCALE_DEPENDENT_SECTIONS) if name in config
+        name: config[name] for name in (*CELL_SECTIONS, *SCALE_DEPENDENT_SECTIONS) if name in config
     }
     own = flatten(sections)
     groups = [
@@ -37,12 +37,12 @@ def rerun(config: Mapping[str, Any], scale: str) -> Rerun:
     model = f"model={own['model.name']}"
     changed: dict[str, Any] = {}
     try:
-        default = configured(groups, scale)
+        default = compose_flat(groups, scale)
         if default.get("model.name") != own["model.name"]:
             changed["model.name"] = default.get("model.name", ABSENT)
             groups.append(model)
-            default = configured(groups, scale)
-    except NotConfigured:
+            default = compose_flat(groups, scale)
+    except UserError:
         default, changed = {}, {}
         groups = [*dict.fromkeys([*groups, model])]
     found = differences(own, default, lambda key: key in own and not key.endswith(".name"))

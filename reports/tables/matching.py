@@ -10,13 +10,14 @@ them must be equal at every scale.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from benchmarks.config.compose import compose_run
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
-from reports.configure import SCIENCE, NotConfigured, check_choices, configured
+from methods.core.errors import UserError
 from reports.frame.load import Row, Runs, flatten, rows_of
 from reports.published import PublishedTable, load_table, table_names
 
@@ -24,6 +25,7 @@ CellKey = tuple[str, str]  # row label, column label
 FlatConfig = Mapping[str, Any]
 RunConditions = tuple[tuple[str, str], ...]
 ABSENT = "absent"
+CELL_SECTIONS = ("dataset", "method", "noise", "partition")  # equal at every scale
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
             different = differences(run.config, config, is_required)
             done = run.row["status"] == "done"
             if not different:
-                paper = configured(table.overrides(*key), table.scale)
+                paper = compose_flat(table.overrides(*key), table.scale)
                 entry = found.setdefault(key, Match(paper))
                 (entry.done if done else entry.unsuccessful).append(run)
             # A run that differs in a key of a heading belongs to another cell or table.
@@ -97,6 +99,12 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
         for reason, count in near_misses.items()
     ]
     return Matches(found, tuple(warnings))
+
+
+def compose_flat(overrides: Iterable[str], scale: str) -> dict[str, Any]:
+    """Result-affecting configuration of a run under dotted keys, as in a record. Raises UserError."""
+    config = compose_run([*overrides, f"scale={scale}"]).hashed_config()
+    return flatten({name: config[name] for name in (*CELL_SECTIONS, *SCALE_DEPENDENT_SECTIONS)})
 
 
 def differences(
@@ -124,10 +132,9 @@ def _compose_cells(
     failed: dict[str, list[CellKey]] = defaultdict(list)
     for key, texts in overrides.items():
         try:
-            check_choices(texts)
             if _names(texts) in runs_by_names:
-                configs[key] = configured(texts, scale)
-        except NotConfigured as error:
+                configs[key] = compose_flat(texts, scale)
+        except UserError as error:
             failed[str(error)].append(key)
     warnings = [
         f"{table_name}: {_list_cells(keys)} not configured: {reason}"
@@ -153,7 +160,11 @@ def _names(overrides: Sequence[str]) -> tuple[str, str]:
 
 def _required_key_filter(scale: str, distinguishing: frozenset[str]) -> Callable[[str], bool]:
     """A filter for keys that must be equal in a run and a cell."""
-    sections = (*SCIENCE, "model", "train", "federation", "budget") if scale == "paper" else SCIENCE
+    sections = (
+        (*CELL_SECTIONS, "model", "train", "federation", "budget")
+        if scale == "paper"
+        else CELL_SECTIONS
+    )
     in_required = in_sections(*sections)
     return lambda key: in_required(key) or key in distinguishing
 
@@ -161,7 +172,7 @@ def _required_key_filter(scale: str, distinguishing: frozenset[str]) -> Callable
 def _distinguishing_keys(configs: Mapping[CellKey, FlatConfig]) -> dict[CellKey, frozenset[str]]:
     """Scale-dependent keys that differ between cells of equal dataset, method, noise, partition."""
     in_cell_sections, scale_dependent = (
-        in_sections(*SCIENCE),
+        in_sections(*CELL_SECTIONS),
         in_sections(*SCALE_DEPENDENT_SECTIONS),
     )
     families: dict[Any, list[CellKey]] = defaultdict(list)
@@ -193,7 +204,7 @@ def _varied_keys(table: PublishedTable) -> set[str]:
 def _varied_cell_keys() -> set[str]:
     """Keys of dataset, method, noise and partition that the headings of any table set."""
     keys = {key for name in table_names() for key in _varied_keys(load_table(name))}
-    return set(filter(in_sections(*SCIENCE), keys))
+    return set(filter(in_sections(*CELL_SECTIONS), keys))
 
 
 def _keep_one_configuration(entry: Match) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reports.configure import NotConfigured, configured
+from methods.core.errors import UserError, unknown
 from reports.published import SettingsTable
-from reports.tables.matching import CellKey
+from reports.tables.matching import CellKey, compose_flat
 from reports.tables.rendering import (
     DASH,
     Column,
@@ -50,11 +50,11 @@ def collect_settings(table: SettingsTable, scale: str) -> SettingsResults:
     warnings = []
     for column in table.columns:
         try:
-            config = configured(column.overrides, scale)
+            config = compose_flat(column.overrides, scale)
             for row in table.rows:
                 if row.key:
                     found[row.label, column.label] = eval_formula(row.key, config)
-        except NotConfigured as error:
+        except UserError as error:
             warnings.append(f"{table.name}: column {column.label} not configured: {error}")
     return SettingsResults(table, scale, found, tuple(warnings))
 
@@ -70,7 +70,7 @@ def eval_formula(formula: str, config: Mapping[str, Any]) -> Any:
         key = ast.unparse(node)
         if isinstance(node, (ast.Name, ast.Attribute)) and key in config:
             return config[key]
-        raise NotConfigured(f"unknown key {key}")
+        raise unknown("key", key, config)
 
     return value(ast.parse(formula, mode="eval").body)
 

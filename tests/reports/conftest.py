@@ -1,4 +1,4 @@
-"""Shared by the report tests: a small frozen configuration, and records written from it."""
+"""Fixtures of the report tests: a small configuration, and records written from it."""
 
 import json
 from collections.abc import Callable
@@ -7,32 +7,30 @@ from typing import Any
 
 import pytest
 
-from reports import configure
+from benchmarks.config import experiments
+from benchmarks.config.compose import compose_run
 
 HERE = Path(__file__).parent
 
 
 @pytest.fixture
 def frozen_conf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are composed from tests/reports/conf, so that they do not move with the real configuration."""
-    monkeypatch.setattr(configure, "CONF", HERE / "conf")
+    """Compose runs from tests/reports/conf, so that golden tables do not depend on conf/."""
+    monkeypatch.setattr(experiments, "CONF", HERE / "conf")
 
 
 @pytest.fixture
 def write_run(frozen_conf: None, tmp_path: Path) -> Callable[..., Path]:
-    """write_run("method=fedavg", scale="laptop", seed=1, best=0.5) -> folder of such a run in tmp_path / "runs"."""
+    """write_run("method=fedavg", seed=1, best=0.5) -> run directory in tmp_path / "runs"."""
 
     def write(
         *overrides: str, scale: str = "laptop", seed: int = 1, best: float = 0.5, **changes: Any
     ) -> Path:
-        config: dict[str, Any] = {"protocol": 1, "seed": seed, "scale": scale}
-        for key, value in configure.configured(overrides, scale).items():
-            section, name = key.split(".")
-            config.setdefault(section, {})[name] = value
-        folder = tmp_path / "runs" / f"{len(list(tmp_path.glob('runs/*'))):03d}"
+        config = compose_run([*overrides, f"scale={scale}", f"seed={seed}"]).hashed_config()
+        run_dir = tmp_path / "runs" / f"{len(list(tmp_path.glob('runs/*'))):03d}"
         record = {
             "protocol": 1,
-            "run_id": folder.name,
+            "run_id": run_dir.name,
             "status": "done",
             "reason": "",
             "config": config,
@@ -47,8 +45,8 @@ def write_run(frozen_conf: None, tmp_path: Path) -> Callable[..., Path]:
             "time": {"seconds_method": 10.0},
             **changes,
         }
-        folder.mkdir(parents=True)
-        (folder / "record.json").write_text(json.dumps(record))
-        return folder
+        run_dir.mkdir(parents=True)
+        (run_dir / "record.json").write_text(json.dumps(record))
+        return run_dir
 
     return write

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_runs import METHODS, make_unfinished, set_status, write_sweep
 
-from reports import configure
+from benchmarks.config import experiments
 from reports.page import __main__ as command
 
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -42,7 +42,7 @@ def address(tmp_path_factory) -> str:
     set_status(first("rofl-cifar100-s2"), "failed", "OSError: disk full")
     make_unfinished(first("lsg-cifar100-s2"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(configure, "CONF", Path(__file__).parent / "conf")
+        patch.setattr(experiments, "CONF", Path(__file__).parent / "conf")
         out = directory / "page.html"
         assert command.main([f"runs={directory / 'runs'}", f"out={out}"]) == 0
     return out.as_uri()

@@ -1,14 +1,12 @@
 """Matching of runs with the cells of published tables."""
 
-from pathlib import Path
+import json
 
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 
-from reports import configure
-from reports.configure import NotConfigured, configured
 from reports.frame.load import load_runs
-from reports.published import load_table, table_names
+from reports.published import load_table
+from reports.tables import matching
 from reports.tables.matching import match
 from reports.tables.results import collect_results
 
@@ -29,54 +27,6 @@ def collected(write_run, tmp_path):
     return lambda name, scale: collect_results(
         load_table(name), load_runs([tmp_path / "runs"]), scale
     )
-
-
-def test_single_values_are_set_after_the_groups(frozen_conf):
-    config = configured(
-        (
-            "method=fedcorr",
-            "dataset=cifar100",
-            "noise.rho=0.8",
-            "partition=bernoulli_dirichlet",
-            "partition.alpha=1",
-        ),
-        "paper",
-    )
-    assert (config["method.iterations"], config["method.theta"]) == (10, 0.5)
-    assert (
-        config["noise.rho"],
-        config["noise.tau"],
-        config["partition.alpha"],
-        config["partition.p"],
-    ) == (
-        0.8,
-        0.5,
-        1,
-        0.7,
-    )
-    assert (config["model.name"], config["budget.participations"]) == ("resnet34", 5000)
-    assert (
-        configured(("dataset=cifar100",), "laptop")["noise.rho"] == 0.6
-    )  # nothing is left of the call before
-
-
-@pytest.mark.parametrize(
-    ("override", "line"),
-    [
-        ("method=rofl", "method=rofl: conf/method has no rofl.yaml"),
-        ("method.mixup=false", "method.mixup=false: Key 'mixup' is not in struct"),
-    ],
-)
-def test_what_does_not_compose_is_one_line(frozen_conf, override, line):
-    with pytest.raises(NotConfigured) as error:
-        configured(("dataset=cifar100", override), "laptop")
-    assert str(error.value) == line
-
-
-def test_hydra_is_left_as_it_was(hydra_conf):
-    before = GlobalHydra.instance().hydra
-    configured(("dataset=digits", "method=fedavg"), "smoke")
-    assert GlobalHydra.instance().hydra is before
 
 
 def test_smaller_scale_may_change_scale_dependent_sections(write_run, collected):
@@ -178,24 +128,21 @@ def test_unsuccessful_runs_are_excluded_and_noted(write_run, collected):
     )
 
 
-def test_every_published_cell_composes_from_the_real_configuration():
-    """One cell for every method with its switches, and for every other choice, stands for all."""
-    cells = {}
-    for table in map(load_table, table_names()):
-        for row in table.rows:
-            for column in table.columns:
-                overrides = table.overrides(row.label, column.label)
-                if table.cell(row.label, column.label).method:
-                    switches = [text for text in overrides if text.startswith("method")]
-                    cells.setdefault(" ".join(sorted(switches)), overrides)
-    assert len(cells) >= 20
-    for overrides in cells.values():
-        assert configured(overrides, "paper")["method.name"]
+def test_invalid_cells_are_reported(write_run, tmp_path):
+    """The small configuration has no RoFL."""
+    run_dir = write_run(*NONIID, "method=fedavg")
+    record = json.loads((run_dir / "record.json").read_text())
+    record["config"]["method"]["name"] = "rofl"
+    (run_dir / "record.json").write_text(json.dumps(record))
+    matches = match(load_table("fedcorr_table9"), load_runs([tmp_path / "runs"]), "laptop")
+    assert matches.cells == {}
+    assert matches.warnings == (
+        "fedcorr_table9: cell (RoFL, (0.7, 10)) not configured:"
+        " unknown method rofl: available: fedavg, fedcorr, fedprox",
+    )
 
 
-def test_match_needs_no_configuration_without_runs(tmp_path, monkeypatch):
-    """Composing takes long: a table without runs only looks whether the choices exist."""
-    monkeypatch.setattr(configure, "_chosen", None)
+def test_cells_without_runs_are_not_composed(tmp_path, monkeypatch):
+    monkeypatch.setattr(matching, "compose_run", None)
     matches = match(load_table("fedcorr_table2"), load_runs([tmp_path]), "paper")
     assert matches.cells == {} and matches.warnings == ()
-    assert Path(configure.CONF).is_dir()

@@ -189,7 +189,7 @@ def test_settings_that_differ_are_marked(frozen_conf):
     ]
     assert results.warnings == (
         "fedcorr_table7: column Clothing1M not configured:"
-        " dataset=clothing1m: conf/dataset has no clothing1m.yaml",
+        " unknown dataset clothing1m: available: cifar10, cifar100, mnist",
     )
 
 
