@@ -2,14 +2,18 @@
 
 import inspect
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from import_graph import ROOT
+from run_helpers import run_to_end
 
 sys.path.append(str(ROOT / "docs"))
 
 import generate
 
+from benchmarks.config.schema import Component, RunConfig
 from methods.core import registry
 from methods.core.contract import Method
 
@@ -39,3 +43,16 @@ def test_method_page_describes_every_parameter(info: registry.MethodInfo) -> Non
 def test_field_comments_are_read_from_base_classes_too() -> None:
     comments = generate.field_comments(registry.get("jointopt").params)
     assert "alpha" in comments["alpha"] and comments["budget_share"]
+
+
+def test_the_method_of_the_guide_works(
+    monkeypatch: pytest.MonkeyPatch, configure: Callable[..., RunConfig]
+) -> None:
+    """The first code block of the guide is registered and trains."""
+    guide = (ROOT / "docs" / "extend" / "method.md").read_text()
+    source = guide.partition("```python\n")[2].partition("```")[0]
+    monkeypatch.setattr(registry.METHODS, "_components", dict(registry.METHODS._components))
+    exec(compile(source, "guide", "exec"), {"__name__": "guide"})
+    component = Component("mine", registry.get("mine").params(strength=0.1))
+    run = run_to_end(replace(configure(), method=component))
+    assert run.curve and run.method.name == "mine"
