@@ -1,9 +1,9 @@
 """Run records as one frame with a row per run. Unusable records are reported in one line each.
 
-Columns are the configuration under dotted keys (`seed`, `scale`, `noise.rho`, `method.name`) and the
-fields of `benchmarks.records.Record`: `status`, `scenario.hash`, `summary.best`, `metrics.clients/f1`,
-`cost.participations`, `time.seconds_method` and so on. Accuracies are fractions. `run_dir` is the run
-directory, `config` the nested configuration.
+Columns are the configuration under dotted keys (`seed`, `scale`, `noise.rho`, `method.name`) and
+the fields of `benchmarks.records.record.Record`: `status`, `scenario.hash`, `summary.best`,
+`metrics.clients/f1`, `cost.participations`, `time.seconds_method` and so on. Accuracies are
+fractions. `run_dir` is the run directory, `config` the nested configuration.
 """
 
 from __future__ import annotations

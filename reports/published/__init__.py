@@ -8,9 +8,9 @@ Fed-CNML  Wu et al.: Collaborative Network and Metric Learning Based Label Noise
           Learning Method, Computer Science 51(10), 2024. Results: Tables 2-5; settings: Table 1.
 
 A result table is three files. `<name>.csv` has one line per printed cell, as printed. `<name>.yaml`
-has the caption, metric, claims and footnotes. `conf/experiment/<name>.yaml` has the rows, the columns
-and the overrides of every cell. Labels of two levels are joined by " / ", Greek letters are spelled
-out. A settings table is one YAML file.
+has the caption, metric, claims and footnotes. `conf/experiment/<name>.yaml` has the rows, the
+columns and the overrides of every cell. Labels of two levels are joined by " / ", Greek letters are
+spelled out. A settings table is one YAML file.
 
     table = load_table("fedcorr_table2")
     table.cell("Federated / Ours", "rho=0.4 / tau=0.5").value   # 94.15

@@ -1,7 +1,7 @@
 """Numerical inconsistencies in published tables.
 
 Printed values are kept. A finding names the cell and the reason, and the correct value if it can be
-derived. Accuracies are printed with two decimals and ratios with one, so every comparison allows for
+derived. Accuracies are printed with two decimals and ratios with one. Every comparison allows for
 the rounding of all numbers that enter it.
 """
 

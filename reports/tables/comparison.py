@@ -1,4 +1,4 @@
-"""A published table with reproduced values: as a report table with three lines per row, and as CSV."""
+"""Comparison of a published table with reproduced values: as report table and as CSV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reproduced values of a published table, and how their runs differ from the paper's configuration."""
+"""Reproduced values of a published table, with differences from the paper's configuration."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def collect_results(table: PublishedTable, runs: Runs, scale: str) -> Results:
 
 
 def cost_to_reach(run: MatchedRun, target: float) -> float | None:
-    """Participations until the test accuracy first reached `target` percent; None if it never did."""
+    """Participations until the test accuracy first reached `target` percent; None if it did not."""
     path = run.row["run_dir"] / "curve.csv"
     curve = read_curve(path.parent)
     if len(curve) == 0 or abs(curve["accuracy"].iloc[-1] - run.row["summary.final"]) > TOLERANCE:

@@ -126,7 +126,7 @@ def test_metrics_and_statistics():
 
 
 def test_published_stages_fit_the_budget():
-    """FedCorr's three stages cost as much as 1000 rounds of FedAvg, 200 on Clothing1M (appendix B)."""
+    """FedCorr's stages cost as much as 1000 rounds of FedAvg, 200 on Clothing1M (appendix B)."""
     for data, rounds in (("CIFAR-10", 1000), ("CIFAR-100", 1000), ("Clothing1M", 200)):
         clients, fraction, *stages = (
             float(load_settings(name).value(row, data))

@@ -156,7 +156,7 @@ LAMBDA_U = {"fedcorr_table2": ("0", "25"), "fedcorr_table3": ("25", "150")}
 
 @pytest.mark.parametrize("name", LAMBDA_U)
 def test_parameters_follow_the_noise_groups_of_the_published_settings(name):
-    """Table 8 lists the levels of the low group; appendix B uses the same two groups for lambda_u."""
+    """Table 8 lists the low noise levels; appendix B uses the same two groups for lambda_u."""
     table, low_levels = load_table(name), str(load_settings("fedcorr_table8").rows[0].values[0])
     for row in (
         row for row in table.rows if row.overrides[0] in ("method=dividemix", "method=jointopt")
@@ -180,7 +180,7 @@ def test_parameters_follow_the_noise_groups_of_the_published_settings(name):
 
 @pytest.mark.parametrize("name", ["lsg_table1", "lsg_table3", "lsg_table5", "lsg_table6"])
 def test_distillation_weight_follows_the_noise_level(name):
-    """LSG, Section V-A: 0.4 at symmetric 0.3 to 0.5, pairwise 0.2 and 0.3; otherwise 1 (default)."""
+    """LSG, section V-A: 0.4 at symmetric 0.3 to 0.5, pairwise 0.2 and 0.3; otherwise 1."""
     low = {
         ("symmetric", "0.3"),
         ("symmetric", "0.4"),

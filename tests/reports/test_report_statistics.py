@@ -146,7 +146,8 @@ def test_ranks_that_agree_in_all_settings():
 def test_ranks_with_ties():
     """Ranks 1.5 1.5 3 and 1 2.5 2.5, averages 1.25 2 2.75.
 
-    Between 2 (0.5625 + 0.5625) = 2.25, total 1.5 + 1.5 = 3, so 2 * 2 * 2.25 / 3 = 3 and p = exp(-1.5).
+    Between 2 (0.5625 + 0.5625) = 2.25, total 1.5 + 1.5 = 3, so the statistic is
+    2 * 2 * 2.25 / 3 = 3 and p = exp(-1.5).
     """
     table = [[1, 1, 0], [1, 0, 0]]
     found = ranking(table)

@@ -1,4 +1,4 @@
-"""Rendered tables: golden Markdown, LaTeX and CSV of a fixed set of records, and rules for all tables."""
+"""Rendered tables: golden files of a fixed set of records, and rules for all tables."""
 
 import re
 import shutil
