@@ -171,13 +171,15 @@ class RunConfig:
 
 
 def to_plain_data(value: Any) -> Any:
-    """Dataclasses, mappings, sequences and paths as JSON-compatible data."""
+    """Dataclasses, mappings, sequences, arrays and paths as JSON-compatible data."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_plain_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): to_plain_data(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_plain_data(entry) for entry in value]
+    if hasattr(value, "tolist"):  # arrays and tensors
+        return value.tolist()
     return str(value) if isinstance(value, Path) else value
 
 

@@ -169,7 +169,7 @@ class Run:
         position = {"round": self.round, "stage": stage, "participations": meter.participations}
         metrics, arrays = self._diagnose(stage)
         if arrays:
-            self.journal.append(position | files.to_json_types(arrays))
+            self.journal.append(position | to_plain_data(arrays))
         self.seconds["evaluation"] += time.perf_counter() - started
         row = position | {
             "accuracy": result.accuracy,

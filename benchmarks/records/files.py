@@ -44,15 +44,6 @@ def redact_home(value: Any) -> Any:
     return [redact_home(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
-def to_json_types(value: Any) -> Any:
-    """Nested data with arrays and tensors as lists, keys as strings."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): to_json_types(entry) for key, entry in value.items()}
-    return [to_json_types(entry) for entry in value] if isinstance(value, (list, tuple)) else value
-
-
 def write_json(path: Path, value: Any) -> None:
     text = json.dumps(redact_home(value), indent=1, allow_nan=False)
     atomic_write(path, f"{text}\n".encode())

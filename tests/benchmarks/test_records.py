@@ -12,7 +12,7 @@ import torch
 import yaml
 from run_helpers import SilentTracker
 
-from benchmarks.config.schema import RunConfig
+from benchmarks.config.schema import RunConfig, to_plain_data
 from benchmarks.data import Dataset
 from benchmarks.loop import checkpoint as checkpoint_module
 from benchmarks.loop.checkpoint import CheckpointFile
@@ -21,7 +21,6 @@ from benchmarks.records import files, readers
 from benchmarks.records.files import (
     atomic_write,
     redact_home,
-    to_json_types,
     write_curve,
     write_json,
 )
@@ -198,7 +197,7 @@ def test_unreadable_file_is_named_in_one_line(
 
 def test_arrays_become_lists() -> None:
     value = {"a": np.arange(2), 3: torch.ones(1), "c": [np.float64(0.5), (1, None)]}
-    assert to_json_types(value) == {"a": [0, 1], "3": [1.0], "c": [0.5, [1, None]]}
+    assert to_plain_data(value) == {"a": [0, 1], "3": [1.0], "c": [0.5, [1, None]]}
 
 
 def test_files_of_a_run(
