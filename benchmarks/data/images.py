@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.data.registry import Shape
 from methods.core.errors import UserError
 
 
 class Images(Protocol):
     """The images of one split, by index."""
 
-    shape: tuple[int, int, int]  # of the model's input
+    shape: Shape  # of the model's input
     in_memory: bool
 
     def __len__(self) -> int: ...
@@ -33,7 +34,7 @@ class MemoryImages:
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        self.shape: tuple[int, int, int] = (tensor.shape[1], tensor.shape[2], tensor.shape[3])
+        self.shape: Shape = (tensor.shape[1], tensor.shape[2], tensor.shape[3])
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -52,19 +53,11 @@ class FileImages:
     in_memory = False
 
     def __init__(
-        self,
-        root: Path,
-        paths: Sequence[str],
-        shape: tuple[int, int, int],
-        size: int,
-        keep_aspect: bool,
+        self, root: Path, paths: Sequence[str], shape: Shape, size: int, keep_aspect: bool
     ) -> None:
-        self.root = root
+        self.root, self.shape, self.size, self.keep_aspect = root, shape, size, keep_aspect
         # One array of bytes instead of a million strings, so that forked workers share its memory.
         self._paths = np.array([os.fsencode(path) for path in paths])
-        self.shape = shape
-        self.size = size
-        self.keep_aspect = keep_aspect
 
     def __len__(self) -> int:
         return len(self._paths)

@@ -80,11 +80,9 @@ class DatasetInfo:
     def require_files(self, data_dir: Path) -> None:
         """Raise UserError if a required file is missing."""
         for path in self.missing_files(data_dir):
-            fix = (
-                f"run `{fetch_command(self.name, data_dir)}`"
-                if self.kind == "cached"
-                else f"expected {data_dir}/{self.expected_layout}"
-            )
+            fix = f"expected {data_dir}/{self.expected_layout}"
+            if self.kind == "cached":
+                fix = f"run `{fetch_command(self.name, data_dir)}`"
             raise UserError(f"cannot read {self.name}: {path} does not exist; {fix}")
 
     def status(self, data_dir: Path) -> str:

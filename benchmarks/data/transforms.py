@@ -15,6 +15,8 @@ Deviations
    clip most values. Here it is applied to pixels in [0, 1], before normalization.
 """
 
+from typing import Any
+
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional
@@ -71,22 +73,20 @@ class ImageTransforms:
 
     def _crop_and_flip(self, images: Tensor, generator: Generator) -> Tensor:
         count, device = len(images), images.device
-
-        def sample_offsets(num_offsets: int) -> Tensor:
-            return torch.randint(
-                num_offsets, (count,), generator=generator, device=generator.device
-            ).to(device)
-
+        source: dict[str, Any] = {"generator": generator, "device": generator.device}
         padded = functional.pad(images, (self.options.pad,) * 4) if self.options.pad else images
         height, width = self.shape[1:]
         num_tops, num_lefts = padded.shape[2] - height + 1, padded.shape[3] - width + 1
         if num_tops > 1 or num_lefts > 1:
-            tops, lefts = sample_offsets(num_tops), sample_offsets(num_lefts)
+            tops, lefts = (
+                torch.randint(limit, (count,), **source).to(device)
+                for limit in (num_tops, num_lefts)
+            )
             # `windows` is a view of every crop of every image. Indexing makes the only copy.
             windows = padded.unfold(2, height, 1).unfold(3, width, 1)
             images = windows[torch.arange(count, device=device), :, tops, lefts]
         if self.options.flip:
-            samples = torch.rand(count, generator=generator, device=generator.device).to(device)
+            samples = torch.rand(count, **source).to(device)
             images = torch.where((samples < 0.5).view(-1, 1, 1, 1), images.flip(-1), images)
         return images
 

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from benchmarks.config.schema import RunConfig
 from benchmarks.engine import kernels
 from benchmarks.engine.functional import FunctionalModule
-from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
 
 # Compilation takes 25 s (5 s with a filled cache) and saves about 1 ms per step.
@@ -57,10 +56,7 @@ def make_compiled_engine(
         if num_steps < AUTO_COMPILE_MIN_STEPS or not has_compiler:
             return None
     elif not has_compiler:
-        raise UserError(
-            f"cannot compile: C++ compiler {kernels.compiler()} not found; "
-            "set the environment variable CXX, or train.compile=false"
-        )
+        raise kernels.compiler_error(f"C++ compiler {kernels.compiler()} not found")
     engine = CompiledEngine(build_module, train.batch_size)
     engine.warm_up(shape)
     return engine

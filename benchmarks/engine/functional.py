@@ -14,10 +14,9 @@ class FunctionalModule(nn.Module):
             for name, buffer in list(owner.named_buffers(recurse=False)):
                 if not buffer.is_floating_point():
                     setattr(owner, name, None)
-        self._parameter_shapes = [
-            (f"inner.{name}", p.shape) for name, p in module.named_parameters()
-        ]
-        self._buffer_shapes = [(f"inner.{name}", b.shape) for name, b in module.named_buffers()]
+        # Names start with "inner.".
+        self._parameter_shapes = [(name, p.shape) for name, p in self.named_parameters()]
+        self._buffer_shapes = [(name, b.shape) for name, b in self.named_buffers()]
 
     def forward(self, x: Tensor) -> Tensor:
         output: Tensor = getattr(self.inner, self.submodule)(x)
@@ -28,10 +27,8 @@ class FunctionalModule(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the output and the updated buffers."""
         # The module updates the buffers in place, so each one is a copy.
-        statistics = {
-            name: buffer.clone()
-            for name, buffer in _unflatten(buffers, self._buffer_shapes).items()
-        }
+        parts = _unflatten(buffers, self._buffer_shapes)
+        statistics = {name: buffer.clone() for name, buffer in parts.items()}
         state = _unflatten(weights, self._parameter_shapes) | statistics
         output = torch.func.functional_call(self, state, (x,))
         if not statistics:

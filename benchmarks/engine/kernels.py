@@ -25,6 +25,7 @@ CACHE = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or Path.home() / ".cache"
 MAX_CHANNEL_PRODUCT = 128
 FLAGS = ["-std=c++17", "-O3", "-march=native", "-shared", "-fPIC"]
 
+Library = ctypes.CDLL | None  # None: meta tensors, which have only a shape
 Override = Callable[..., Any]  # returns NotImplemented for unsupported arguments
 
 aten = torch.ops.aten
@@ -33,15 +34,19 @@ aten = torch.ops.aten
 class Convolution(ctypes.Structure):
     """Sizes of a convolution. Mirrors the struct in kernels.cpp."""
 
-    _fields_ = [
-        (name, ctypes.c_int)
-        for name in ("images", "channels", "height", "width", "filters", "side", "padding")
-    ]
+    _names = ("images", "channels", "height", "width", "filters", "side", "padding")
+    _fields_ = [(name, ctypes.c_int) for name in _names]
 
 
 def compiler() -> str:
     """Name of the C++ compiler."""
     return os.environ.get("CXX", "g++")
+
+
+def compiler_error(reason: str) -> UserError:
+    """Error of a missing or failing compiler."""
+    fix = "set the environment variable CXX, or train.compile=false"
+    return UserError(f"cannot compile: {reason}; {fix}")
 
 
 def with_custom_kernels(decompositions: Mapping[Any, Override]) -> dict[Any, Override]:
@@ -146,13 +151,8 @@ def max_pool_supported(
     ceil_mode: bool = False,
 ) -> bool:
     """True for 2x2 max-pooling with stride 2 and no padding."""
-    return (
-        is_image_batch(x)
-        and {*kernel, *stride} == {2}
-        and not any(padding)
-        and {*dilation} == {1}
-        and not ceil_mode
-    )
+    is_2x2 = {*kernel, *stride} == {2} and {*dilation} == {1}
+    return is_image_batch(x) and is_2x2 and not any(padding) and not ceil_mode
 
 
 def is_image_batch(x: Tensor) -> bool:
@@ -174,10 +174,9 @@ def build() -> ctypes.CDLL:
                 run_compiler(str(source), "-o", str(library))
                 library.replace(target)
         except OSError as error:
-            raise UserError(
-                f"cannot compile: {CACHE} is not writable ({error.strerror}); "
-                "set TORCHINDUCTOR_CACHE_DIR=DIR, or train.compile=false"
-            ) from error
+            reason = f"{CACHE} is not writable ({error.strerror})"
+            fix = "set TORCHINDUCTOR_CACHE_DIR=DIR, or train.compile=false"
+            raise UserError(f"cannot compile: {reason}; {fix}") from error
     return ctypes.CDLL(str(target))
 
 
@@ -187,15 +186,12 @@ def run_compiler(*arguments: str) -> bytes:
     if result.returncode:
         lines = result.stderr.decode(errors="replace").splitlines()
         reason = next((line for line in lines if "error" in line), f"exit code {result.returncode}")
-        raise UserError(
-            f"cannot compile: {compiler()} failed ({reason}); "
-            "set the environment variable CXX, or train.compile=false"
-        )
+        raise compiler_error(f"{compiler()} failed ({reason})")
     return result.stdout
 
 
 def register(library: ctypes.CDLL) -> None:
-    """Define the operators fln::*, on the CPU and for meta tensors, which have only a shape."""
+    """Define the operators fln::*, on the CPU and for meta tensors."""
     pointer, number = ctypes.c_void_p, ctypes.c_int
     library.convolve.argtypes = [pointer] * 4 + [Convolution, number]
     library.weight_gradient.argtypes = [pointer] * 4 + [Convolution]
@@ -214,12 +210,7 @@ def register(library: ctypes.CDLL) -> None:
 
 
 def convolve(
-    library: ctypes.CDLL | None,
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    padding: int,
-    backward: bool,
+    library: Library, x: Tensor, w: Tensor, bias: Tensor | None, padding: int, backward: bool
 ) -> Tensor:
     """Convolution, or with `backward` the gradient of its input."""
     images, channels, height, width = x.shape
@@ -233,7 +224,7 @@ def convolve(
 
 
 def weight_gradient(
-    library: ctypes.CDLL | None, x: Tensor, grad: Tensor, side: int, padding: int
+    library: Library, x: Tensor, grad: Tensor, side: int, padding: int
 ) -> tuple[Tensor, Tensor]:
     """Gradients of the weights and the bias of a convolution."""
     images, channels, height, width = x.shape
@@ -245,7 +236,7 @@ def weight_gradient(
     return weights, bias
 
 
-def max_pool(library: ctypes.CDLL | None, x: Tensor) -> tuple[Tensor, Tensor]:
+def max_pool(library: Library, x: Tensor) -> tuple[Tensor, Tensor]:
     """2x2 max-pooling: maxima and their indices in the input plane."""
     images, channels, height, width = x.shape
     out = x.new_empty(images, channels, height // 2, width // 2)
@@ -256,7 +247,7 @@ def max_pool(library: ctypes.CDLL | None, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def max_pool_gradient(
-    library: ctypes.CDLL | None, grad: Tensor, indices: Tensor, height: int, width: int
+    library: Library, grad: Tensor, indices: Tensor, height: int, width: int
 ) -> Tensor:
     """Gradient of the input of 2x2 max-pooling."""
     images, channels, out_height, out_width = grad.shape

@@ -17,13 +17,11 @@ def validate_model(name: str, shape: Shape, params: Any = None) -> None:
     info = MODELS.get(name)
     if not supports_shape(info, shape):
         supported = ", ".join(model.name for model in MODELS.all() if supports_shape(model, shape))
-        raise invalid(
-            "model",
-            name,
-            f"a model for {'x'.join(map(str, shape))} images ({supported}); "
-            f"{name} requires at least {info.min_image_size}x{info.min_image_size}",
-        )
-    info.extra_check(shape, _or_defaults(info, params))
+        expected = f"a model for {'x'.join(map(str, shape))} images ({supported})"
+        size = info.min_image_size
+        raise invalid("model", name, f"{expected}; {name} requires at least {size}x{size}")
+    if info.extra_check is not None:
+        info.extra_check(shape, _or_defaults(info, params))
 
 
 def build(name: str, num_classes: int, shape: Shape, params: Any = None) -> ImageClassifier:

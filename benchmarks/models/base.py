@@ -45,10 +45,6 @@ class BatchNorm(nn.BatchNorm2d):
         return super().forward(images)
 
 
-def no_extra_check(shape: Shape, params: Any) -> None:
-    """Default of `ModelInfo.extra_check`: no condition beyond the image size."""
-
-
 @dataclass(frozen=True)
 class ModelInfo:
     """Registry entry of a model. `builder(num_classes, shape, **params)` creates it."""
@@ -58,7 +54,7 @@ class ModelInfo:
     summary: str
     min_image_size: int  # smallest height and width
     params: type = NoParams
-    extra_check: Callable[[Shape, Any], None] = no_extra_check
+    extra_check: Callable[[Shape, Any], None] | None = None  # raises UserError
 
 
 MODELS: Registry[ModelInfo] = Registry("model", group="fln.models", package="benchmarks.models")

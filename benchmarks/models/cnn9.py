@@ -7,11 +7,7 @@ from benchmarks.models.base import MODELS, BatchNorm, ImageClassifier, ModelInfo
 from methods.core.params import parameters
 
 # (output channels, padding) of the three convolutions of each block.
-BLOCKS = (
-    ((128, 1), (128, 1), (128, 1)),
-    ((256, 1), (256, 1), (256, 1)),
-    ((512, 0), (256, 0), (128, 0)),
-)
+BLOCKS = (((128, 1),) * 3, ((256, 1),) * 3, ((512, 0), (256, 0), (128, 0)))
 
 
 @parameters
@@ -40,11 +36,8 @@ class CNN9(ImageClassifier):
         for block in BLOCKS:
             layers: list[nn.Module] = []
             for channels, padding in block:
-                layers += [
-                    nn.Conv2d(in_channels, channels, 3, padding=padding),
-                    BatchNorm(channels),
-                    nn.LeakyReLU(0.01),
-                ]
+                convolution = nn.Conv2d(in_channels, channels, 3, padding=padding)
+                layers += [convolution, BatchNorm(channels), nn.LeakyReLU(0.01)]
                 in_channels = channels
             self.blocks.append(nn.Sequential(*layers))
         self.head = nn.Linear(self.feature_dim, num_classes)

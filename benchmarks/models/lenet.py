@@ -20,7 +20,9 @@ class LeNet5(ImageClassifier):
         channels, height, width = shape
         self.conv1 = nn.Conv2d(channels, 6, 5)
         self.conv2 = nn.Conv2d(6, 16, 5)
-        self.fc1 = nn.Linear(16 * _feature_map_side(height) * _feature_map_side(width), 120)
+        # Each stage takes 4 pixels and halves the rest: 32 x 32 pixels become 5 x 5.
+        rows, columns = (((side - 4) // 2 - 4) // 2 for side in (height, width))
+        self.fc1 = nn.Linear(16 * rows * columns, 120)
         self.fc2 = nn.Linear(120, self.feature_dim)
         self.head = nn.Linear(self.feature_dim, num_classes)
 
@@ -30,11 +32,6 @@ class LeNet5(ImageClassifier):
         hidden = F.relu(F.max_pool2d(self.conv2(hidden), 2))
         hidden = F.relu(self.fc1(hidden.flatten(1)))
         return F.relu(self.fc2(hidden))
-
-
-def _feature_map_side(side: int) -> int:
-    """Side of the feature map, for example 5 for an image of 32 x 32."""
-    return ((side - 4) // 2 - 4) // 2
 
 
 MODELS.add(ModelInfo("lenet5", LeNet5, "LeNet-5 with ReLU and max-pooling", min_image_size=16))

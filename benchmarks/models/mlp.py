@@ -22,9 +22,7 @@ class MLP(ImageClassifier):
     def __init__(self, num_classes: int, shape: Shape, hidden: Sequence[int]) -> None:
         super().__init__()
         sizes = [prod(shape), *hidden]
-        self.layers = nn.ModuleList(
-            nn.Linear(inputs, outputs) for inputs, outputs in pairwise(sizes)
-        )
+        self.layers = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(sizes))
         self.feature_dim = sizes[-1]
         self.head = nn.Linear(self.feature_dim, num_classes)
 

@@ -103,9 +103,7 @@ class ResNet(ImageClassifier):
     ) -> None:
         super().__init__()
         self.imagenet_stem = stem == "imagenet"
-        self.conv1 = (
-            convolution(shape[0], 64, 7, 2) if self.imagenet_stem else convolution(shape[0], 64, 3)
-        )
+        self.conv1 = convolution(shape[0], 64, *((7, 2) if self.imagenet_stem else (3, 1)))
         self.bn1 = BatchNorm(64)
         inputs = 64
         stages = []
@@ -155,9 +153,8 @@ def load_backbone(model: ResNet, path: Path) -> None:
         model.load_state_dict(backbone | head)
     except Exception as error:
         reason = " ".join(str(error).split())[:200]  # torch lists every key on its own line
-        raise UserError(
-            f"cannot read {path}: not torchvision's ResNet-50 weights ({reason})"
-        ) from error
+        message = f"cannot read {path}: not torchvision's ResNet-50 weights ({reason})"
+        raise UserError(message) from error
 
 
 def check_pretrained(shape: Shape, params: ResNet50Params) -> None:
@@ -168,21 +165,12 @@ def check_pretrained(shape: Shape, params: ResNet50Params) -> None:
         raise invalid("model.pretrained", True, f"false for images with {shape[0]} channels")
     path = pretrained_path(params.weights_path)
     if not path.is_file():
-        raise UserError(
-            f"cannot read pretrained weights: {path} does not exist; set model.weights_path=FILE"
-        )
+        fix = "set model.weights_path=FILE"
+        raise UserError(f"cannot read pretrained weights: {path} does not exist; {fix}")
 
 
 _RESNETS = (("resnet18", (2, 2, 2, 2), "ResNet-18"), ("resnet34", (3, 4, 6, 3), "ResNet-34"))
 for _name, _depths, _summary in _RESNETS:
     MODELS.add(ModelInfo(_name, partial(ResNet, BasicBlock, _depths), _summary, 8, ResNetParams))
-MODELS.add(
-    ModelInfo(
-        "resnet50",
-        resnet50,
-        "ResNet-50 in torchvision's layout",
-        min_image_size=32,
-        params=ResNet50Params,
-        extra_check=check_pretrained,
-    )
-)
+_SUMMARY = "ResNet-50 in torchvision's layout"
+MODELS.add(ModelInfo("resnet50", resnet50, _SUMMARY, 32, ResNet50Params, check_pretrained))

@@ -37,7 +37,7 @@ def test_arrays_equal_the_published_ones(name: str) -> None:
         "test_images": dataset.test.tensor.numpy(),
         "test_labels": dataset.test_labels,
     }
-    assert cache.hash_mismatch(DATASETS.get(name), arrays) is None
+    assert cache.defect(DATASETS.get(name), arrays) is None
     assert dataset.train_labels[:10].tolist() == FIRST_LABELS[name]
     assert channel_statistics(dataset.train.tensor)[0] == pytest.approx(MEANS[name], abs=1e-6)
 

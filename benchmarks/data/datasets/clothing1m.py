@@ -28,11 +28,9 @@ def read_clothing1m(info: DatasetInfo, data_dir: Path, params: object) -> tuple[
         keys = (root / keys_file).read_text().split()
         if not keys:
             raise UserError(f"cannot read {root / keys_file}: it lists no image")
-        for key in keys:
-            if key not in label_of:
-                raise UserError(
-                    f"cannot read {root / labels_file}: no label for {key}, listed in {keys_file}"
-                )
+        if key := next((key for key in keys if key not in label_of), None):
+            reason = f"no label for {key}, listed in {keys_file}"
+            raise UserError(f"cannot read {root / labels_file}: {reason}")
         labels = np.array([label_of[key] for key in keys], dtype=np.int64)
         splits.append((FileImages(root, keys, info.shape, size, keep_aspect=False), labels))
     return splits[0], splits[1]
@@ -40,18 +38,15 @@ def read_clothing1m(info: DatasetInfo, data_dir: Path, params: object) -> tuple[
 
 def _read_labels(path: Path, num_classes: int) -> dict[str, int]:
     label_of: dict[str, int] = {}
-    with path.open() as lines:
-        for number, line in enumerate(lines, start=1):
-            match line.split():
-                case [key, label] if label.isdecimal() and int(label) < num_classes:
-                    label_of[key] = int(label)
-                case []:
-                    continue
-                case _:
-                    raise UserError(
-                        f"cannot read {path}: line {number} is {line.strip()!r}, "
-                        f"expected '<image> <label 0..{num_classes - 1}>'"
-                    )
+    for number, line in enumerate(path.read_text().split("\n"), start=1):
+        match line.split():
+            case [key, label] if label.isdecimal() and int(label) < num_classes:
+                label_of[key] = int(label)
+            case [_, *_]:
+                expected = f"expected '<image> <label 0..{num_classes - 1}>'"
+                raise UserError(
+                    f"cannot read {path}: line {number} is {line.strip()!r}, {expected}"
+                )
     return label_of
 
 

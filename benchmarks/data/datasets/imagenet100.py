@@ -18,28 +18,22 @@ def read_imagenet100(info: DatasetInfo, data_dir: Path, params: object) -> tuple
     root = data_dir / info.name
     classes = _class_names(root / "train")
     if len(classes) != info.num_classes:
-        raise UserError(
-            f"cannot read {root / 'train'}: it has {len(classes)} class directories, "
-            f"expected {info.num_classes}"
-        )
+        reason = f"it has {len(classes)} class directories, expected {info.num_classes}"
+        raise UserError(f"cannot read {root / 'train'}: {reason}")
     if _class_names(root / "val") != classes:
-        raise UserError(
-            f"cannot read {root / 'val'}: its class directories differ from {root / 'train'}"
-        )
+        reason = f"its class directories differ from {root / 'train'}"
+        raise UserError(f"cannot read {root / 'val'}: {reason}")
     splits: list[Split] = []
     for split in ("train", "val"):
         paths: list[str] = []
         labels: list[int] = []
         for label, name in enumerate(classes):
-            files = [
-                f"{split}/{name}/{file.name}"
-                for file in sorted((root / split / name).iterdir())
-                if file.suffix.lower() in (".jpeg", ".jpg")
-            ]
-            if not files:
+            files = sorted((root / split / name).iterdir())
+            found = [file.name for file in files if file.suffix.lower() in (".jpeg", ".jpg")]
+            if not found:
                 raise UserError(f"cannot read {root / split / name}: it has no .JPEG image")
-            paths += files
-            labels += [label] * len(files)
+            paths += [f"{split}/{name}/{file}" for file in found]
+            labels += [label] * len(found)
         images = FileImages(root, paths, info.shape, DECODED_SIZE, keep_aspect=True)
         splits.append((images, np.array(labels, dtype=np.int64)))
     return splits[0], splits[1]

@@ -24,12 +24,9 @@ def read_npz(info: DatasetInfo, data_dir: Path, params: NpzParams) -> Arrays:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in ARRAY_NAMES if name in file}
     except (ValueError, EOFError, OSError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(
-            f"cannot read {path}: not an .npz file of plain arrays ({reason})"
-        ) from error
-    missing = [name for name in ARRAY_NAMES if name not in arrays]
-    if missing:
+        reason = f"not an .npz file of plain arrays ({' '.join(str(error).split())})"
+        raise UserError(f"cannot read {path}: {reason}") from error
+    if missing := [name for name in ARRAY_NAMES if name not in arrays]:
         raise UserError(f"cannot read {path}: it has no array {', '.join(missing)}")
     for split in ("train", "test"):
         images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
@@ -44,10 +41,8 @@ def _channels_first(images: np.ndarray, subject: str) -> np.ndarray:
         return np.ascontiguousarray(images[:, None])
     is_first, is_last = (images.ndim == 4 and images.shape[axis] in (1, 3) for axis in (1, -1))
     if is_first == is_last:
-        raise UserError(
-            f"{subject} has shape {images.shape}, expected (n, H, W), (n, H, W, C) or "
-            "(n, C, H, W) with C 1 or 3"
-        )
+        expected = "expected (n, H, W), (n, H, W, C) or (n, C, H, W) with C 1 or 3"
+        raise UserError(f"{subject} has shape {images.shape}, {expected}")
     return np.ascontiguousarray(images if is_first else images.transpose(0, 3, 1, 2))
 
 
