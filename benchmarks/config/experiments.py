@@ -2,17 +2,18 @@
 
 `experiment=fedcorr_table2` stands for the runs of conf/experiment/fedcorr_table2.yaml:
 
-    common: dataset=cifar10 noise=rho_tau          # overrides of every run
-    rows: [method=fedavg, method=fedcorr]          # overrides, with a label each if written as a mapping
+    common: dataset=cifar10 noise=rho_tau  # overrides of every run
+    rows: [method=fedavg, method=fedcorr]  # overrides, or labels with overrides as below
     columns:
       rho=0.4: {tau=0.5: noise.rho=0.4 noise.tau=0.5}
-    extra:                                         # overrides of some runs, at some scale
+    extra:  # overrides of some runs, at some scale
       - {rows: [method=fedcorr], scale: laptop, overrides: train.lr=0.01}
-    skip:                                          # combinations that are not run
+    skip:  # combinations that are not run
       - {rows: [method=fedavg], columns: [rho=0.4 / tau=0.5]}
 
 There is one run per row and column. At scales other than paper, `common` does not set the
-scale-dependent sections: model, training, federation, budget and evaluation are those of the scale.
+scale-dependent sections: model, training, federation, budget and evaluation are those of the
+scale. A file with `defaults: [OTHER]` has the layout of another file.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -114,9 +115,15 @@ def load_experiment(name: str, conf: Path = CONF) -> Experiment:
     """Read conf/experiment/NAME.yaml."""
     if name not in experiment_names(conf):
         raise unknown("experiment", name, experiment_names(conf))
-    return parse_experiment(
-        name, yaml.safe_load((conf / "experiment" / f"{name}.yaml").read_text(encoding="utf-8"))
-    )
+    return parse_experiment(name, _read_layout(conf / "experiment" / f"{name}.yaml"))
+
+
+def _read_layout(path: Path) -> dict[str, Any]:
+    """Content of a file, over that of the files in its defaults list, as Hydra composes it."""
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for base in content.pop("defaults", []):
+        content = _read_layout(path.with_stem(base)) | content
+    return content
 
 
 def parse_experiment(name: str, content: Mapping[str, Any]) -> Experiment:

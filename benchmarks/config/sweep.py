@@ -61,9 +61,9 @@ def expand_sweeps(overrides: Sequence[str]) -> list[list[str]]:
 def _expand_experiment(overrides: list[str], composer: Composer) -> list[list[str]]:
     """The runs of `experiment=NAME`, over which the other overrides take precedence."""
     given = dict(text.split("=", 1) for text in overrides if "=" in text)
-    name = given.get("experiment", "null")
-    if name == "null":
+    if "experiment" not in given:
         return [overrides]
+    name = given["experiment"]
     hydra_overrides = [text for text in overrides if text.startswith("hydra")]
     config = composer.compose([f"experiment={name}", *hydra_overrides])
     content: Any = OmegaConf.to_container(config.experiment, resolve=False)
