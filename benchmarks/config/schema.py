@@ -22,7 +22,7 @@ from methods.core.params import (
 )
 from methods.core.plugins import Registry
 
-PROTOCOL = 1  # increased when numbers of existing configurations change
+PROTOCOL_VERSION = 1  # increased when numbers of existing configurations change
 SCALES = ("paper", "laptop", "smoke")
 COMPONENTS = ("dataset", "model", "partition", "noise", "method")
 HASHED_SECTIONS = ("train", "federation", "budget", "evaluate")
@@ -147,7 +147,7 @@ class RunConfig:
         """Result-affecting configuration as plain data. Paths, executor and tracking are left out."""
         components = {name: getattr(self, name) for name in COMPONENTS}
         return {
-            "protocol": PROTOCOL,
+            "protocol": PROTOCOL_VERSION,
             "seed": self.seed,
             "scale": self.scale,
             **{

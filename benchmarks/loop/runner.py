@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks import data, models
-from benchmarks.config.schema import PROTOCOL, RunConfig, to_plain_data
+from benchmarks.config.schema import PROTOCOL_VERSION, RunConfig, to_plain_data
 from benchmarks.engine import compiled
 from benchmarks.executors import WorkerError, make_executor
 from benchmarks.federation.client import ImageSplit
@@ -250,7 +250,7 @@ class Run:
         if self.journal:
             files.write_journal(run_dir / files.JOURNAL_FILE, self.journal)
         record = Record(
-            protocol=PROTOCOL,
+            protocol=PROTOCOL_VERSION,
             run_id=self.config.run_id,
             status=status,
             reason=reason,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
-from benchmarks.config.schema import PROTOCOL
+from benchmarks.config.schema import PROTOCOL_VERSION
 from benchmarks.records.files import RECORD_FILE, write_json
 from methods.core.errors import UserError
 from methods.core.params import Fraction
@@ -98,8 +98,8 @@ class Time(_Section):
 
 
 def _require_protocol(protocol: int) -> int:
-    if protocol != PROTOCOL:
-        raise ValueError(f"protocol {protocol} is not comparable with protocol {PROTOCOL}")
+    if protocol != PROTOCOL_VERSION:
+        raise ValueError(f"protocol {protocol} is not comparable with protocol {PROTOCOL_VERSION}")
     return protocol
 
 

@@ -1,4 +1,4 @@
-"""Numbers and run ids stay as they are until PROTOCOL is raised."""
+"""Numbers and run ids stay as they are until PROTOCOL_VERSION is raised."""
 
 import json
 from pathlib import Path

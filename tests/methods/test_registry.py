@@ -21,7 +21,9 @@ def test_finds_the_methods_of_this_and_of_other_packages() -> None:
     assert names == sorted(names) and len(names) == len(set(names))
     files = [path for path in DIRECTORY.rglob("*.py") if "\n@register(" in path.read_text()]
     modules = [path.stem if path.parent == DIRECTORY else path.parent.name for path in files]
-    assert sorted(set(names) - {"class_prior", "norm_clipping"}) == sorted(modules), "a method has its file's name"
+    assert sorted(set(names) - {"class_prior", "norm_clipping"}) == sorted(modules), (
+        "a method has its file's name"
+    )
     external = registry.get("norm_clipping").cls
     assert external.__module__ == "example_plugin.norm_clipping"
     assert Path(str(sys.modules[external.__module__].__file__)).is_relative_to(PLUGIN)
