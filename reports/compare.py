@@ -1,6 +1,6 @@
 """Compare runs by two configuration keys: python -m reports.compare rows=method.name cols=noise.rho
 
-Prints means, paired differences from a baseline, and average ranks.
+Prints means, paired differences from a baseline, results over all settings, and average ranks.
 """
 
 from __future__ import annotations
@@ -12,11 +12,27 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from benchmarks.terminal import command
 from methods.core.errors import UserError
+from reports.frame.aggregate import (
+    Scores,
+    corrected_tests,
+    improvement_probability,
+    interquartile_mean,
+    stratified_interval,
+)
 from reports.frame.load import load_runs, rows_of
-from reports.frame.pivot import Pivot, matches_filter, paired, pivot, ranked, select
+from reports.frame.pivot import (
+    Pivot,
+    matches_filter,
+    paired,
+    pivot,
+    ranked,
+    select,
+    supported_cells,
+)
 from reports.frame.statistics import (
     SIGNIFICANCE_LEVEL,
     Pairs,
@@ -38,17 +54,23 @@ DEFAULTS = {
     "scale": "",
     "out": "",
 }
+BOLD_RULE = (
+    "bold: better than every other row of the column; largest p of the paired sign-flip tests at"
+    f" most {SIGNIFICANCE_LEVEL:g} after Holm's correction for the columns; never for one seed"
+)
 USAGE = """
 python -m reports.compare [runs=DIR,...] [rows=KEY] [cols=KEY] [metric=KEY] [baseline=VALUE]
                           [scale=NAME] [out=FILE.md] [KEY=VALUE,...]
 
 Compare runs by two configuration keys: mean ± sample standard deviation (number of seeds), average
-ranks of the rows over the columns, and paired differences by seed if a baseline is given.
+ranks of the rows over the columns, and paired differences by seed if a baseline is given. With two
+columns or more: interquartile mean and probability of improvement over columns and seeds.
 
   runs        directories with run records, separated by commas (default: runs)
   rows, cols  keys such as method.name, noise.rho, partition.name
               (default: method.name and noise.rho)
-  metric      summary.best (default), summary.last10, cost.participations, metrics.clients/f1, ...
+  metric      summary.best (default), summary.last10, summary.forgetting (best minus last10),
+              cost.participations, metrics.clients/f1, ...
   baseline    a value of the rows' key, such as fedavg
   scale       paper, laptop or smoke; required if the runs have several scales
   out         also write the tables to this Markdown file
@@ -75,6 +97,8 @@ def compare(options: dict[str, str]) -> int:
     sections = [means_section(table, excluded_runs(runs.unsuccessful, filters))]
     if options["baseline"]:
         sections.append(differences_section(table, options["baseline"]))
+    if len(table.complete_columns) > 1 and len(table.row_values) > 1:
+        sections.append(over_settings_section(table, options["baseline"]))
     sections.append(ranks_section(table))
     print_sections(sections)
     if options["out"]:
@@ -100,8 +124,10 @@ def means_section(table: Pivot, excluded: Sequence[str]) -> Section:
         for key, values in table.varying.items()
     ]
     notes += [f"excluded from the means: {run}" for run in excluded]
+    notes.append(BOLD_RULE)
+    bold = supported_cells(table)
     rows = [
-        (row, *(_format_mean(table, table.values(row, col)) for col in table.col_values))
+        (row, *(_format_mean(table, row, col, (row, col) in bold) for col in table.col_values))
         for row in table.row_values
     ]
     unit = " in percent" if table.in_percent else ""
@@ -112,17 +138,61 @@ def means_section(table: Pivot, excluded: Sequence[str]) -> Section:
 
 def differences_section(table: Pivot, baseline: str) -> Section:
     """Differences from the baseline, seed by seed."""
-    rows, notes = [], []
-    for (row, col), pairs in paired(table, baseline).items():
-        rows.append((row, col, *_format_pairs(table, pairs)))
+    rows, found = [], paired(table, baseline)
+    corrected = corrected_tests({key: [*each.differences.values()] for key, each in found.items()})
+    notes = [
+        f"p Holm: p sign-flip corrected for {len(corrected)} comparisons; the result is based on it"
+    ]
+    for (row, col), pairs in found.items():
+        corrected_p = corrected.get((row, col), 1.0)
+        rows.append((row, col, *_format_pairs(table, pairs, corrected_p, len(corrected))))
         if pairs.unpaired:
             notes.append(f"{row}, {table.cols} {col}: not paired: {'; '.join(pairs.unpaired)}")
     header = (
         *(table.rows, table.cols, "mean difference", "95 % bootstrap", "pairs"),
-        *("p sign", "p sign-flip", "result"),
+        *("p sign", "p sign-flip", "p Holm", "result"),
     )
     title = f"Paired differences from {baseline}, same seed and scenario"
     return Section(title, header, tuple(rows), tuple(notes))
+
+
+def over_settings_section(table: Pivot, baseline: str) -> Section:
+    """Interquartile means, and probabilities of improvement over the baseline or the best row."""
+    columns, sign = table.complete_columns, 1 if table.higher_is_better else -1
+    scores: dict[str, Scores] = {
+        row: [[sign * value for value in table.values(row, col)] for col in columns]
+        for row in table.row_values
+    }
+    order = sorted(scores, key=lambda row: -float(interquartile_mean(scores[row])))
+    reference = baseline or order[0]
+
+    def improvement(*pair: Scores) -> tuple[str, str]:
+        interval = stratified_interval(improvement_probability, *pair)
+        shown = " to ".join(f"{end:.2f}" for end in interval) if interval else DASH
+        return f"{improvement_probability(*pair):.2f}", shown
+
+    rows = []
+    for row in order:
+        interval = stratified_interval(interquartile_mean, scores[row])
+        ends = sorted(sign * float(end) for end in interval or ())
+        rows.append(
+            (
+                row,
+                _format_number(table, sign * float(interquartile_mean(scores[row]))),
+                " to ".join(_format_number(table, end) for end in ends) or DASH,
+                *(
+                    (DASH, DASH)
+                    if row == reference
+                    else improvement(scores[row], scores[reference])
+                ),
+            )
+        )
+    notes = (
+        "interquartile mean: mean of the middle half of the results of all columns and seeds",
+        "95 % intervals: bootstrap of the seeds within each column; none for a single seed",
+    )
+    header = (table.rows, "interquartile mean", "95 %", f"P(better than {reference})", "95 %")
+    return Section(f"Over settings: {table.cols} {', '.join(columns)}", header, tuple(rows), notes)
 
 
 def ranks_section(table: Pivot) -> Section:
@@ -158,17 +228,21 @@ def print_sections(sections: Sequence[Section]) -> None:
     for section in sections:
         shown = Table(*section.header, title=section.title, title_justify="left")
         for row in section.rows:
-            shown.add_row(*row)
+            shown.add_row(
+                *(Text(cell.strip("*"), "bold" if cell.startswith("**") else "") for cell in row)
+            )
         if section.rows:
             console.print(shown)
         for note in section.notes:
             console.print(note, highlight=False, markup=False)
 
 
-def _format_pairs(table: Pivot, pairs: Pairs) -> tuple[str, ...]:
+def _format_pairs(
+    table: Pivot, pairs: Pairs, corrected_p: float, comparisons: int
+) -> tuple[str, ...]:
     values = list(pairs.differences.values())
     if not values:
-        return DASH, DASH, "0", DASH, DASH, describe_test(values)
+        return DASH, DASH, "0", DASH, DASH, DASH, describe_test(values)
     interval = bootstrap_interval(values)
     return (
         _format_number(table, mean(values), "+"),
@@ -176,16 +250,19 @@ def _format_pairs(table: Pivot, pairs: Pairs) -> tuple[str, ...]:
         str(len(values)),
         f"{sign_test(values):.3g}",
         f"{sign_flip_test(values):.3g}",
-        describe_test(values),
+        f"{corrected_p:.3g}",
+        describe_test(values, corrected_p, comparisons),
     )
 
 
-def _format_mean(table: Pivot, values: list[float]) -> str:
+def _format_mean(table: Pivot, row: str, col: str, bold: bool) -> str:
+    values = table.values(row, col)
     if not values:
         return DASH
     std = sample_std(values)
     spread = "" if std is None else f" ± {_format_number(table, std)}"
-    return f"{_format_number(table, mean(values))}{spread} ({len(values)})"
+    text = f"{_format_number(table, mean(values))}{spread} ({len(values)})"
+    return f"**{text}**" if bold else text
 
 
 def _format_number(table: Pivot, value: float, sign: str = "") -> str:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from benchmarks.config.schema import SCALES
 from benchmarks.terminal import command
 from methods.core.errors import UserError
-from reports.figures import accuracy, detection, scenarios, style
+from reports.figures import accuracy, detection, over_settings, scenarios, style
 from reports.frame.load import load_runs
 from reports.frame.pivot import select
 
@@ -29,7 +29,8 @@ FIGURES: dict[str, Callable[[pd.DataFrame, list[str]], Figure]] = {
     "fedcnml_figure2": detection.neighbors_and_lid,
     "fedcnml_figure3": detection.neighbors_by_noise,
     "curves": accuracy.curves,
-    "critical_difference": accuracy.critical_difference,
+    "critical_difference": over_settings.critical_difference,
+    "performance_profile": over_settings.performance_profile,
 }
 DEFAULTS = {"figure": "all", "runs": "runs", "out": "reports/reproductions", "scale": "all"}
 USAGE = """
@@ -41,6 +42,7 @@ run shows the run whose setting is most similar to the paper's; its title states
   figure    all, or names separated by commas (default all); an unknown name lists all
             curves: accuracy by communication in any settings
             critical_difference: average ranks over settings
+            performance_profile: percentage of runs above each accuracy, over settings
   runs      directories with run records, separated by commas (default runs)
   out       output directory (default reports/reproductions)
   scale     paper, laptop, smoke or all (default all: every scale that has runs)

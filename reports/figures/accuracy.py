@@ -1,4 +1,4 @@
-"""Figures of accuracy: learning curves, parameter studies, combined methods, and average ranks."""
+"""Figures of accuracy: learning curves, parameter studies, and combined methods."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 from benchmarks.records.readers import read_curve
 from methods.core.errors import UserError
 from reports.figures import select, style
-from reports.figures.extract import Ranks, curve_band, mean_std_by_x, rank_methods, stage_ends
+from reports.figures.extract import curve_band, mean_std_by_x, stage_ends
 from reports.frame.load import Row, rows_of
-from reports.frame.statistics import SIGNIFICANCE_LEVEL
 
 COMMUNICATION = "communication (client participations)"
 ACCURACY = "test accuracy, %"
@@ -164,63 +163,6 @@ def curves(frame: pd.DataFrame, notes: list[str]) -> Figure:
         sections = (("dataset", "model"), ("partition",), ("noise",))
         axis.set_title("\n".join(select.caption(group[0], *names) for names in sections))
     style.add_legend_below(figure, axes)
-    return figure
-
-
-def critical_difference(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """Average ranks by best accuracy. Bars join methods without significant difference.
-
-    Demsar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 7, 2006.
-    """
-    results: dict[Any, dict[str, list[float]]] = {}
-    for setting, group in select.by_setting(rows_of(frame)).items():
-        for name in sorted({row["method.name"] for row in group}):
-            rows = [row for row in group if row["method.name"] == name]
-            kept = select.most_frequent_variant(rows)
-            if len(kept) < len(rows):
-                where = select.caption(rows[0], "dataset", "partition", "noise")
-                notes.append(f"{name} in {where}: only the variant with most runs is ranked")
-            results.setdefault(setting, {})[name] = [float(row["summary.best"]) for row in kept]
-    found = rank_methods(results)
-    if found is None or found.ranking.critical_difference is None:
-        raise UserError(
-            "skipped: ranks need two methods with two settings in common and different results"
-        )
-    if found.dropped:
-        notes.append(f"too few settings in common with the others: {', '.join(found.dropped)}")
-    return _plot_ranks(found)
-
-
-def _plot_ranks(found: Ranks) -> Figure:
-    """Plot the ranks on a line, the best on the left, with labels below on both sides."""
-    count, difference = len(found.methods), found.ranking.critical_difference or 0.0
-    half = (count + 1) // 2
-    height = 1.5 + 0.2 * half + 0.1 * len(found.cliques)
-    figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
-    axis = figure.subplots()
-    first_label = -0.55 - 0.3 * len(found.cliques)
-    axis.hlines(0, 1, count, color=style.BLACK)
-    for tick in range(1, count + 1):
-        axis.vlines(tick, 0, 0.15, color=style.BLACK)
-        axis.text(tick, 0.25, str(tick), ha="center", va="bottom")
-    width = max(count - 1, difference)
-    for index, (method, rank) in enumerate(zip(found.methods, found.ranks, strict=True)):
-        left = index < half
-        y = first_label - 0.5 * (index if left else count - 1 - index)
-        end = 1 - 0.05 * width if left else count + 0.05 * width
-        axis.plot([rank, rank, end], [0, y, y], color=style.BLACK, linewidth=0.8)
-        axis.plot([rank], [0], marker="o", color=style.BLUE)
-        label = f"{method}  {rank:.2f} " if left else f" {rank:.2f}  {method}"
-        axis.text(end, y, label, ha="right" if left else "left", va="center")
-    for index, (first, last) in enumerate(found.cliques):
-        ends = [found.ranks[first] - 0.01 * width, found.ranks[last] + 0.01 * width]
-        axis.plot(ends, [-0.3 - 0.3 * index] * 2, color=style.RED, linewidth=3)
-    axis.plot([1, 1 + difference], [1.2, 1.2], color=style.BLACK, marker="|")
-    friedman = f"Friedman p = {found.ranking.p:.2g} over {found.ranking.num_settings} settings"
-    title = f"critical difference at {SIGNIFICANCE_LEVEL:g}: {difference:.2f}; {friedman}"
-    axis.text(1, 1.4, title, ha="left", va="bottom")
-    axis.set(xlim=(1 - 0.45 * width, 1 + 1.45 * width), ylim=(first_label - 0.5 * half, 2.0))
-    axis.axis("off")
     return figure
 
 

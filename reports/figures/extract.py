@@ -155,23 +155,33 @@ class Ranks:
         return groups
 
 
-def rank_methods(results: Mapping[Any, Mapping[str, Sequence[float]]]) -> Ranks | None:
-    """Rank the methods over the settings in which all of them ran.
+Results = Mapping[Any, Mapping[str, Sequence[float]]]  # setting -> method -> accuracy by seed
 
-    `results` maps setting -> method -> accuracies by seed. While fewer than two settings are
-    complete, the method with the fewest settings is dropped. Returns None if no two methods
-    have two settings in common.
+
+def common_settings(
+    results: Results,
+) -> tuple[list[str], list[Mapping[str, Sequence[float]]], list[str]]:
+    """Methods, the settings in which all of them ran, and dropped methods.
+
+    While fewer than two settings are complete, the method with the fewest settings is dropped.
+    No settings are returned if no two methods have two settings in common.
     """
-    methods = sorted({method for setting in results.values() for method in setting})
-    dropped: list[str] = []
+    counts = Counter(name for setting in results.values() for name in setting)
+    methods, dropped = sorted(counts), list[str]()
     while len(methods) >= 2:
         complete = [setting for setting in results.values() if set(methods) <= set(setting)]
         if len(complete) >= 2:
-            found = ranking([[mean(setting[name]) for name in methods] for setting in complete])
-            ordered = sorted(zip(found.ranks, methods, strict=True))
-            ranks, names = zip(*ordered, strict=True)
-            return Ranks(names, ranks, found, tuple(dropped))
-        counts = Counter(name for setting in results.values() for name in setting)
+            return methods, complete, dropped
         dropped.append(min(methods, key=lambda name: (counts[name], name)))
         methods.remove(dropped[-1])
-    return None
+    return methods, [], dropped
+
+
+def rank_methods(results: Results) -> Ranks | None:
+    """Rank the methods over their common settings; None if there are none."""
+    methods, settings, dropped = common_settings(results)
+    if not settings:
+        return None
+    found = ranking([[mean(setting[name]) for name in methods] for setting in settings])
+    ranks, names = zip(*sorted(zip(found.ranks, methods, strict=True)), strict=True)
+    return Ranks(names, ranks, found, tuple(dropped))

@@ -3,7 +3,8 @@
 Columns are the configuration under dotted keys (`seed`, `scale`, `noise.rho`, `method.name`) and
 the fields of `benchmarks.records.record.Record`: `status`, `scenario.hash`, `summary.best`,
 `metrics.clients/f1`, `cost.participations`, `time.seconds_method` and so on. Accuracies are
-fractions. `run_dir` is the run directory, `config` the nested configuration.
+fractions. `summary.forgetting` is best minus last10. `run_dir` is the run directory, `config` the
+nested configuration.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from benchmarks.records.record import REQUIRED_CONFIG, CorruptRecordError, Recor
 SCALARS = ("run_id", "status", "reason", "oracle", "rounds")
 SECTIONS = ("scenario", "summary", "metrics", "cost", "time")
 REQUIRED_KEYS = ("run_id", *REQUIRED_CONFIG)
-RESULT_KEYS = ("scenario.hash", "summary.best", "summary.last10", "summary.final")
+RESULT_KEYS = (
+    "scenario.hash",
+    "summary.best",
+    "summary.last10",
+    "summary.final",
+    "summary.forgetting",
+)
 # A run directory with one of these files but without a record is unfinished.
 UNFINISHED_MARKERS = {SCENARIO_FILE, CHECKPOINT_FILE, LOCK_FILE}
 
@@ -104,6 +111,8 @@ def _row(run_dir: Path, record: Record) -> Row:
     config = {key: value for key, value in record.config.items() if key != "protocol"}
     sections = record.model_dump(include=set(SECTIONS), exclude_unset=True)
     row = {name: getattr(record, name) for name in SCALARS} | flatten(config) | flatten(sections)
+    if {"summary.best", "summary.last10"} <= row.keys():
+        row["summary.forgetting"] = row["summary.best"] - row["summary.last10"]
     return row | {"run_dir": run_dir, "config": config}
 
 

@@ -12,11 +12,12 @@ import pandas as pd
 
 from benchmarks.terminal.command import require_choice
 from methods.core.errors import UserError, invalid, unknown
+from reports.frame.aggregate import supported_best
 from reports.frame.load import rows_of
 from reports.frame.statistics import PairedValue, Pairs, Ranking, mean, pair, ranking
 
-ACCURACIES = ("summary.best", "summary.last10", "summary.final")
-LOWER_IS_BETTER = ("cost.", "time.")  # prefixes of metrics
+ACCURACIES = ("summary.best", "summary.last10", "summary.final", "summary.forgetting")
+LOWER_IS_BETTER = ("cost.", "time.", "summary.forgetting")  # prefixes of metrics
 METRIC_SECTIONS = ("summary.", "metrics.", "cost.", "time.", "scenario.")
 CONFIG_SECTIONS = (
     "dataset",
@@ -54,6 +55,15 @@ class Pivot:
 
     def values(self, row: str, col: str) -> list[float]:
         return [entry.value for entry in self.cells.get((row, col), {}).values()]
+
+    @property
+    def complete_columns(self) -> list[str]:
+        """Columns in which every row has a result."""
+        return [
+            col
+            for col in self.col_values
+            if all((row, col) in self.cells for row in self.row_values)
+        ]
 
 
 def select(frame: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
@@ -108,16 +118,18 @@ def paired(table: Pivot, baseline: str) -> dict[tuple[str, str], Pairs]:
     }
 
 
-def ranked(table: Pivot) -> tuple[Ranking | None, tuple[str, ...]]:
-    """Rank the rows by their means over the columns that all rows have.
+def supported_cells(table: Pivot) -> set[tuple[str, str]]:
+    """Cells that are better than all others of their column, as in `supported_best`."""
+    groups: dict[str, dict[tuple[str, str], dict[Any, float]]] = {}
+    for (row, col), runs in table.cells.items():
+        results = {(seed, run.scenario_hash): run.value for seed, run in runs.items()}
+        groups.setdefault(col, {})[row, col] = results
+    return supported_best(groups.values(), table.higher_is_better)
 
-    Also returns the excluded columns.
-    """
-    complete = [
-        col
-        for col in table.col_values
-        if all((row, col) in table.cells for row in table.row_values)
-    ]
+
+def ranked(table: Pivot) -> tuple[Ranking | None, tuple[str, ...]]:
+    """Rank the rows by their means over the complete columns. Also returns the other columns."""
+    complete = table.complete_columns
     excluded = tuple(col for col in table.col_values if col not in complete)
     if not complete or len(table.row_values) < 2:
         return None, excluded

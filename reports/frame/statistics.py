@@ -119,22 +119,24 @@ def pairs_needed(level: float = SIGNIFICANCE_LEVEL) -> int:
     return math.ceil(math.log2(2 / level))
 
 
-def describe_test(differences: Sequence[float], level: float = SIGNIFICANCE_LEVEL) -> str:
-    """Result of the sign-flip test in words."""
-    count = len(differences)
+def describe_test(
+    differences: Sequence[float], corrected_p: float | None = None, comparisons: int = 1
+) -> str:
+    """Result of the sign-flip test in words, by its p-value corrected for all comparisons."""
+    count, level = len(differences), SIGNIFICANCE_LEVEL
     if count == 0:
         return "no paired seeds"
-    smallest = smallest_p(count)
-    if smallest > level:
-        return (
-            f"not enough seeds: smallest possible p is {smallest:.2g} with {count}"
-            f" pair{'s' * (count > 1)}; at least {pairs_needed(level)} needed"
-        )
-    p = sign_flip_test(differences)
-    if p > level:
+    p = sign_flip_test(differences) if corrected_p is None else corrected_p
+    if p <= level:
+        direction = "higher" if mean(differences) > 0 else "lower"
+        return f"{direction} than the baseline (p = {p:.2g}, {count} pairs)"
+    smallest = min(1.0, comparisons * smallest_p(count))
+    if smallest <= level:
         return f"no significant difference (p = {p:.2g}, {count} pairs)"
-    direction = "higher" if mean(differences) > 0 else "lower"
-    return f"{direction} than the baseline (p = {p:.2g}, {count} pairs)"
+    return (
+        f"not enough seeds: smallest possible p is {smallest:.2g} with {count}"
+        f" pair{'s' * (count > 1)}; at least {pairs_needed(level / comparisons)} needed"
+    )
 
 
 @dataclass(frozen=True)

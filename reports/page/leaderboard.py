@@ -8,6 +8,7 @@ from typing import Any
 
 from reports.figures import select
 from reports.figures.select import SETTING_SECTIONS, VARIANT_SECTIONS, Setting, settings
+from reports.frame.aggregate import corrected_tests, supported_best
 from reports.frame.load import Row, flatten
 from reports.frame.statistics import PairedValue, describe_test, mean, pair, sample_std
 from reports.page.rerun import rerun, to_override_value
@@ -17,6 +18,7 @@ BASELINE = "fedavg"
 ACCURACIES = ("best", "last10", "final")
 # Columns besides accuracies: name on the page, column of the frame, factor.
 METRICS = (
+    ("forgetting", "summary.forgetting", 100),
     ("clients_f1", "metrics.clients/f1", 100),
     ("samples_f1", "metrics.samples/f1", 100),
     ("labels_before", "metrics.labels/accuracy_before", 100),
@@ -80,10 +82,12 @@ def leaderboard_entries(setting: Setting, members: Variants) -> list[dict[str, A
     """One entry per variant of a setting."""
     labels = select.variants([rows[0] for rows in members.values()])
     differences = compare_with_baseline(members)
+    bold = {name: _supported_best(members, name) for name in ACCURACIES}
     return [
         {"id": stable_id(setting, variant), "label": label}
         | leaderboard_entry(members[variant])
         | {"versus": differences.get(variant)}
+        | {"bold": [name for name in ACCURACIES if variant in bold[name]]}
         for label, variant in zip(labels, members, strict=True)
     ]
 
@@ -125,24 +129,47 @@ def mean_std_count(values: Sequence[float]) -> dict[str, Any] | None:
 def compare_with_baseline(members: Variants) -> dict[Setting, dict[str, Any]]:
     """Best accuracy minus the baseline's, paired by seed and scenario.
 
-    Of several baselines, one with the same training parameters is used.
+    Of several baselines, one with the same training parameters is used. The p-values are corrected
+    for the number of variants.
     """
     is_baseline = {variant: rows[0]["method.name"] == BASELINE for variant, rows in members.items()}
     baselines = [variant for variant in members if is_baseline[variant]]
-    found = {}
+    paired = {}
     for variant, rows in members.items() if baselines else ():
         if is_baseline[variant]:
             continue
         same = [other for other in baselines if _train_params(other) == _train_params(variant)]
         chosen = max(same or baselines, key=lambda other: len(_best_by_seed(members[other])))
-        pairs = pair(_best_by_seed(rows), _best_by_seed(members[chosen]))
-        values = list(pairs.differences.values())
-        found[variant] = {
+        paired[variant] = pair(_best_by_seed(rows), _best_by_seed(members[chosen]))
+    differences = {variant: [*pairs.differences.values()] for variant, pairs in paired.items()}
+    corrected = corrected_tests(differences)
+    return {
+        variant: {
             "mean": round(mean(values), 4) if values else None,
             "n": len(values),
-            "verdict": "; ".join([describe_test(values), *pairs.unpaired]),
+            "verdict": "; ".join(
+                [
+                    describe_test(values, corrected.get(variant), len(corrected)),
+                    *paired[variant].unpaired,
+                ]
+            ),
         }
-    return found
+        for variant, values in differences.items()
+    }
+
+
+def _supported_best(members: Variants, name: str) -> set[Setting]:
+    """The variant that is better than all others of the setting, empty if none is."""
+    results = {
+        variant: {
+            (row["seed"], row["scenario.hash"]): row[f"summary.{name}"]
+            for row in rows
+            if row["status"] == "done"
+        }
+        for variant, rows in members.items()
+    }
+    known = {variant: values for variant, values in results.items() if values}
+    return supported_best([known])
 
 
 def _mean(values: Sequence[float | None], factor: float = 1, digits: int = 4) -> float | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
-from reports.published import Cell, find_inconsistencies
+from reports.frame.aggregate import supported_best
+from reports.frame.statistics import SIGNIFICANCE_LEVEL
+from reports.published import Cell, PublishedTable, find_inconsistencies
 from reports.tables.matching import CellKey
 from reports.tables.rendering import (
     DASH,
@@ -28,6 +30,7 @@ CSV_COLUMNS = (
     "notes",
 )  # fmt: skip
 COMPARED_SECTIONS = ("method", "model", "train", "federation")  # may differ between rivals
+V = TypeVar("V")
 
 
 def comparison_table(results: Results) -> ReportTable:
@@ -35,8 +38,11 @@ def comparison_table(results: Results) -> ReportTable:
     table, shared = results.table, _shared_notes(results)
     paper_notes = _paper_notes(results)
     notes = _general_notes(results, shared, paper_notes["", ""])
-    best = _best({key: cell.value for key, cell in results.cells.items()}, results)
-    published_best = _best({(cell.row, cell.column): cell.value for cell in table.cells}, results)
+    lowest = table.metric == "target_cost"
+    by_seed = {key: cell.values or None for key, cell in results.cells.items()}
+    best = supported_best(_rivals(table, by_seed), higher_is_better=not lowest)
+    printed = {(cell.row, cell.column): cell.value for cell in table.cells}
+    published_best = _best(_rivals(table, printed), min if lowest else max)
     columns = []
     for label in table.column_labels:
         group, _, name = label.rpartition(" / ")
@@ -117,7 +123,9 @@ def _general_notes(results: Results, shared: list[str], of_paper: list[str]) -> 
     reasons = dict.fromkeys(cell.note for cell in table.cells if cell.value is None)
     dashes = f" A dash in the paper is shown as its reason: {' or '.join(reasons)}."
     notes.add(
-        "Bold: best method per condition, separately for reproduced and published values."
+        "Bold, published: best method per condition. Bold, reproduced: better than every other method"
+        f" of the condition, p at most {SIGNIFICANCE_LEVEL:g} in paired sign-flip tests by seed after"
+        " Holm's correction for the conditions; never for one seed."
         f" {DASH}: no runs.{dashes if reasons else ''}"
     )
     if results.scale != table.scale:
@@ -150,10 +158,9 @@ def _paper_notes(results: Results) -> defaultdict[CellKey, list[str]]:
     return notes
 
 
-def _best(values: Mapping[CellKey, float | None], results: Results) -> set[CellKey]:
-    """Best of all cells that differ in COMPARED_SECTIONS only, without centralized references."""
-    table = results.table
-    rivals: dict[frozenset[str], dict[CellKey, float]] = defaultdict(dict)
+def _rivals(table: PublishedTable, values: Mapping[CellKey, V | None]) -> list[dict[CellKey, V]]:
+    """Values of cells that differ in COMPARED_SECTIONS only, without centralized references."""
+    rivals: dict[frozenset[str], dict[CellKey, V]] = defaultdict(dict)
     for cell in table.cells:
         value = values.get((cell.row, cell.column))
         if value is None or not cell.method:
@@ -167,13 +174,17 @@ def _best(values: Mapping[CellKey, float | None], results: Results) -> set[CellK
         condition = frozenset(
             text for text in overrides if text.split("=")[0].split(".")[0] not in COMPARED_SECTIONS
         )
-        rivals[condition][cell.row, cell.column] = round(value, 2)
-    pick = min if table.metric == "target_cost" else max
+        rivals[condition][cell.row, cell.column] = value
+    return [members for members in rivals.values() if len(members) > 1]
+
+
+def _best(rivals: list[dict[CellKey, float]], pick: Callable[..., float]) -> set[CellKey]:
+    """The cells with the best printed value of their condition."""
     return {
         key
-        for members in rivals.values()
+        for members in rivals
         for key, value in members.items()
-        if len(members) > 1 and value == pick(members.values())
+        if round(value, 2) == round(pick(members.values()), 2)
     }
 
 

@@ -106,6 +106,9 @@ def test_entries_equal_the_records(tmp_path, frozen_conf):
             values = [100 * record["summary"][name] for record in own]
             mean, std = round(np.mean(values), 4), round(np.std(values, ddof=1), 4)
             assert entry[name] == pytest.approx({"mean": mean, "std": std, "n": 2})
+        forgetting = entry["best"]["mean"] - entry["last10"]["mean"]
+        assert entry["forgetting"] == pytest.approx(forgetting, abs=2e-4)
+        assert entry["bold"] == [], "two seeds are too few"
         assert (entry["participations"], entry["megabytes"], entry["seconds"]) == (500, 5, 10)
         assert (entry["clients_f1"] is None) == (label != "fedcorr")
     fedcorr = entries_of(data)["rho_tau (ρ 0.4, τ 0.5)", "fedcorr"]

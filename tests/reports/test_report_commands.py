@@ -166,8 +166,39 @@ def test_costs_are_ranked_lowest_first(write_run, capsys, tmp_path):
     text = out.read_text(encoding="utf-8")
     assert (
         "| fedprox | 1.00 |\n| fedavg | 2.00 |" in text
-        and "| fedprox | 0.6 | -50 | – | 1 | 1 | 1 |" in text
+        and "| fedprox | 0.6 | -50 | – | 1 | 1 | 1 | 1 |" in text
     )
+
+
+def test_bold_needs_seeds_and_correction(write_run, capsys, tmp_path):
+    """Seven seeds with equal signs: p is 2 / 2^7, for two columns 0.031; one seed is never bold."""
+    for seed in range(1, 8):
+        for method, best in (("fedavg", 0.5), ("fedprox", 0.6)):
+            for rho in ("0.4", "0.6"):
+                overrides = ("dataset=cifar100", f"method={method}", f"noise.rho={rho}")
+                write_run(*overrides, seed=seed, best=best + seed / 100)
+    out = tmp_path / "table.md"
+    arguments = [f"runs={tmp_path / 'runs'}", f"out={out}", "baseline=fedavg"]
+    assert compare.main(arguments) == 0
+    text = out.read_text(encoding="utf-8")
+    assert "| fedavg | 54.00 ± 2.16 (7) |" in text and "| fedprox | **64.00 ± 2.16 (7)** |" in text
+    assert "| fedprox | 0.4 | +10.00 | +10.00 to +10.00 | 7 | 0.0156 | 0.0156 | 0.0312 |" in text
+    assert "## Over settings: noise.rho 0.4, 0.6" in text
+    assert "| 1.00 | 1.00 to 1.00 |\n| fedavg | 54.00 |" in text
+    assert compare.main([*arguments, "seed=1"]) == 0
+    assert "**" not in out.read_text(encoding="utf-8")
+
+
+def test_forgetting_is_best_minus_last10(write_run, capsys, tmp_path):
+    for method, last10 in (("fedavg", 0.4), ("fedprox", 0.45)):
+        summary = {"best": 0.5, "last10": last10, "final": 0.4}
+        write_run("dataset=cifar100", f"method={method}", summary=summary)
+    out = tmp_path / "table.md"
+    arguments = [f"runs={tmp_path / 'runs'}", f"out={out}", "metric=summary.forgetting"]
+    assert compare.main(arguments) == 0
+    text = out.read_text(encoding="utf-8")
+    assert "| fedavg | 10.00 (1) |\n| fedprox | 5.00 (1) |" in text
+    assert "| fedprox | 1.00 |\n| fedavg | 2.00 |" in text, "less is better"
 
 
 def test_columns_are_ordered_by_number_with_null_last(write_run, capsys, tmp_path):

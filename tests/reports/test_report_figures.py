@@ -159,6 +159,16 @@ def test_critical_difference(runs):
     assert {"fedcorr  1.25 ", "fedcnml  2.25 ", " 3.00  feddyn", " 3.50  fedavg"} <= texts(axis)
 
 
+def test_performance_profile(runs):
+    """Best accuracies of fedavg are 20 in one setting, 40 and 60 in the other: steps of 1/3."""
+    (axis,) = plot("performance_profile", runs).axes
+    label = next(label for label in lines(axis) if label.startswith("fedavg"))
+    x, y = lines(axis)[label]
+    steps = [y[0], *(y[x.index(pytest.approx(value))] for value in (20, 40, 60))]
+    assert steps == pytest.approx([100, 200 / 3, 100 / 3, 0])
+    assert label == "fedavg (interquartile mean 40.0)"
+
+
 def test_command_writes_all_figures(runs, tmp_path, capsys):
     assert main([f"runs={runs}", f"out={tmp_path}"]) == 0
     printed = capsys.readouterr()

@@ -132,6 +132,15 @@ def test_verdict_text():
     assert describe_test([1, -1, 1, -1, 1, -1]) == "no significant difference (p = 1, 6 pairs)"
 
 
+def test_verdict_is_corrected_for_other_comparisons():
+    """2 * 2 / 2^6 = 0.0625 is too large; 2 * 2 / 2^7 = 0.03125 is not."""
+    assert (
+        describe_test([1, 2, 3, 4, 5, 6], 0.0625, 2) == "not enough seeds: smallest possible p is"
+        " 0.062 with 6 pairs; at least 7 needed"
+    )
+    assert describe_test([1] * 6, 0.031, 2) == "higher than the baseline (p = 0.031, 6 pairs)"
+
+
 def test_ranks_that_agree_in_all_settings():
     """Ranks 1 2 3 in 3 settings: between 3 (1 + 0 + 1) = 6, total 6, so 3 * 2 * 6 / 6 = 6.
 

@@ -8,12 +8,11 @@ const FILTERS = [
   { key: "scale", name: "Scale", of: (setting) => setting.scale },
 ];
 const FILTER_KEYS = [...FILTERS.map(({ key }) => key), "method"];
-const ACCURACIES = ["best", "last10", "final"];
 const STATUSES = ["done", "running", "stopped", "diverged", "failed"];
 
 function accuracyColumn(key, name, title) {
   return { key, name, title, group: "Accuracy, %", value: (entry) => entry[key]?.mean,
-    show: (entry, top) => accuracyCell(entry[key], top[key]) };
+    show: (entry) => accuracyCell(entry[key], entry.bold.includes(key)) };
 }
 
 function detectionColumn(key, name, title) {
@@ -32,6 +31,8 @@ const COLUMNS = [
   accuracyColumn("best", "Best", "Highest test accuracy of a run"),
   accuracyColumn("last10", "Last 10", "Mean of the last ten evaluations of a run"),
   accuracyColumn("final", "Final", "Last evaluation of a run"),
+  { key: "forgetting", name: "Forgetting", group: "Accuracy, %", value: (entry) => entry.forgetting, ascending: true,
+    show: (entry) => formatDecimal(entry.forgetting, 1), title: "Best minus last 10" },
   { key: "versus", name: "vs. FedAvg", group: "Accuracy, %", value: (entry) => entry.versus?.mean, show: versusCell,
     title: "Best accuracy minus FedAvg's, paired by seed and scenario" },
   detectionColumn("clients_f1", "Clients F1", "F1 of detected noisy clients"),
@@ -45,11 +46,12 @@ const COLUMNS = [
     ascending: true },
 ];
 
-function accuracyCell(result, top) {
+/** Bold: significantly better than all other methods of the setting, by paired sign-flip tests. */
+function accuracyCell(result, isBold) {
   if (!result) return DASH;
   const mean = formatDecimal(result.mean);
   const std = result.std === null ? "" : ` ± ${formatDecimal(result.std)}`;
-  return [result.mean === top ? el("b", {}, mean) : mean, el("span", { class: "small" }, `${std} (${result.n})`)];
+  return [isBold ? el("b", {}, mean) : mean, el("span", { class: "small" }, `${std} (${result.n})`)];
 }
 
 function versusCell(entry) {
@@ -152,8 +154,6 @@ function groupStart(index) {
 }
 
 function tableBody(setting, entries) {
-  const top = Object.fromEntries(ACCURACIES.map((name) =>
-    [name, Math.max(...setting.entries.map((entry) => entry[name]?.mean ?? -Infinity))]));
   const showCurves = () => {
     setState({ setting: setting.id });
     document.getElementById("curves").scrollIntoView();
@@ -163,11 +163,11 @@ function tableBody(setting, entries) {
     el("span", { class: "small" }, describeBudget(setting)),
     el("button", { type: "button", onclick: showCurves }, "curves"));
   const title = el("tr", { class: "setting" }, el("th", { colspan: COLUMNS.length, scope: "rowgroup" }, bar));
-  const rows = entries.map((entry) => tableRow(entry, top));
+  const rows = entries.map((entry) => tableRow(entry));
   return el("tbody", { class: "setting", "data-setting": setting.id }, title, rows);
 }
 
-function tableRow(entry, top) {
+function tableRow(entry) {
   const open = () => setState({ cell: entry.id, run: "" });
   const onkeydown = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -181,7 +181,7 @@ function tableRow(entry, top) {
   const oracle = entry.oracle ? el("sup", { title: `Oracle: ${entry.oracle}` }, "oracle") : "";
   const label = el("span", {}, entry.label, oracle, el("span", { class: "narrow", "aria-hidden": "true" }, badges));
   const name = el("span", { class: "method" }, legendSample(styleIndex(entry.label)), label);
-  const cells = COLUMNS.slice(1).map(({ show }, index) => el("td", { class: groupStart(index + 1) }, show(entry, top)));
+  const cells = COLUMNS.slice(1).map(({ show }, index) => el("td", { class: groupStart(index + 1) }, show(entry)));
   const attributes = { class: "entry", tabindex: 0, "data-entry": entry.id, "aria-haspopup": "dialog" };
   return el("tr", { ...attributes, onclick: open, onkeydown }, el("th", { scope: "row" }, name), cells);
 }
