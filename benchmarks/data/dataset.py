@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.data import registry
+import benchmarks.data.registry as registry
 from benchmarks.data.cache import shape_error
 from benchmarks.data.images import Images, MemoryImages
 from benchmarks.data.registry import Arrays, DatasetInfo, Shape, Split, Statistics

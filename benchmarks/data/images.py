@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.data.registry import Shape
 from methods.core.errors import UserError
+
+Shape = tuple[int, int, int]  # channels, height, width; as in the registry, which imports no torch
 
 
 class Images(Protocol):

@@ -6,7 +6,7 @@ FedLSR and LSG normalize MNIST and Fashion-MNIST with the statistics of MNIST.
 
 from dataclasses import replace
 
-from benchmarks.data import registry
+import benchmarks.data.registry as registry
 from benchmarks.data.cache import ARRAY_FILES, read
 from benchmarks.data.registry import DATASETS, DatasetInfo
 
