@@ -1,1 +1,1 @@
-"""The plumbing of the suite: data, models, scenes, the round loop and what a finished run leaves on disk."""
+"""Benchmark runner: datasets, models, scenarios, the round loop and run records."""

@@ -76,7 +76,8 @@ def measured_cost(name: str) -> str:
     entry = json.loads(SPEED.read_text())["parts"]["methods"].get(name)
     if entry is None:
         return "not measured"
-    return f"{entry['ratio']:.2f} times the time and {entry['passes']:.2f} times the sample passes of FedAvg"
+    time, passes = entry["ratio"], entry["passes"]
+    return f"{time:.2f} times the time and {passes:.2f} times the sample passes of FedAvg"
 
 
 def method_page(info: registry.MethodInfo) -> str:
@@ -94,11 +95,12 @@ def method_page(info: registry.MethodInfo) -> str:
             ["Source", f"`{cls.__module__}`"],
         ],
     )
-    return f"# {info.name}\n\n{docstring}\n\n{facts}\n\n## Parameters\n\n{parameter_table(info.params)}\n"
+    parts = [f"# {info.name}", docstring, facts, "## Parameters", parameter_table(info.params)]
+    return "\n\n".join(parts) + "\n"
 
 
 def hook_table() -> str:
-    """All hooks of the contract. Every docstring has the lines `Side:`, `Called by:` and `May read:`."""
+    """All hooks of the contract, from their docstrings."""
     docs = {name: getattr(hook, "__doc__", None) or "" for name, hook in vars(Method).items()}
     rows = [[f"`{name}`", *hook_facts(doc)] for name, doc in docs.items() if "Side: " in doc]
     return table(["Hook", "Purpose", "Side", "Called by", "May read"], rows)
@@ -152,7 +154,7 @@ def import_graph_page() -> str:
         for name in sorted(packages)
     ]
     return (
-        "# Import graph\n\nGenerated from the source. Lazy imports count. The graph of modules has no cycle.\n\n"
+        "# Import graph\n\nGenerated from the source. Lazy imports count. There is no cycle.\n\n"
         + table(["Package or module", "Imports"], rows)
         + "\n"
     )
@@ -169,7 +171,8 @@ def main() -> None:
     ]
     names = "\n".join(f"methods/{info.name}" for info in methods)
     (OUT / "methods.md").write_text(
-        f"# Methods\n\n{table(['Method', 'Summary', 'Paper'], rows)}\n\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
+        f"# Methods\n\n{table(['Method', 'Summary', 'Paper'], rows)}\n\n"
+        f"```{{toctree}}\n:hidden:\n\n{names}\n```\n"
     )
     (OUT / "hooks.md").write_text(f"# Hooks of a method\n\n{hook_table()}\n")
     (OUT / "components.md").write_text(components_page())

@@ -78,7 +78,7 @@ def digits() -> data.Dataset:
 
 @pytest.fixture
 def make_client(digits: data.Dataset) -> Callable[..., LocalClient]:
-    """make_client(labels=[3, 1, 4]) -> a client with these labels and the first images of digits."""
+    """make_client(labels=[3, 1, 4]) -> a client with these labels and the first digits."""
 
     def make(
         labels: Any = None,

@@ -21,7 +21,7 @@ def module_name(path: Path) -> str:
 
 
 def imported_names(source: str, package: str) -> Iterator[str]:
-    """Every name that a module imports, at the top or inside a function. Relative names are resolved."""
+    """All names that a module imports, also inside functions. Relative names are resolved."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -32,7 +32,7 @@ def imported_names(source: str, package: str) -> Iterator[str]:
 
 
 def build_graph(sources: Mapping[str, tuple[str, str]]) -> dict[str, set[str]]:
-    """Edges between modules, from `{module: (package, source)}`. A name is resolved to the longest known module."""
+    """Edges between modules, from `{module: (package, source)}`."""
     graph: dict[str, set[str]] = {module: set() for module in sources}
     for module, (package, source) in sources.items():
         for name in imported_names(source, package):

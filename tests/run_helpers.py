@@ -1,4 +1,4 @@
-"""Helpers for tests of runs: trackers, byte-for-byte comparison, and the example plug-in package."""
+"""Helpers for tests of runs: trackers, byte-for-byte comparison, the example package."""
 
 import csv
 import dataclasses

@@ -41,7 +41,7 @@ WANDB = {
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Every module that a file imports, at its top or inside a function; relative names made whole."""
+    """Every module that a file imports, also inside functions. Relative names are resolved."""
     package = path.relative_to(ROOT).parent.parts
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         if isinstance(node, ast.Import):
@@ -101,7 +101,7 @@ def test_the_search_sees_relative_imports(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def modules_after(*command: str) -> tuple[str, set[str]]:
-    """Runs `python -m` in a fresh process: what it prints, and the names of all modules that it imported."""
+    """Run `python -m` in a new process. Returns its output and the imported modules."""
     program = f"""
 import runpy, sys
 sys.argv = {list(command)!r}

@@ -3,8 +3,8 @@
     config = compose_run(["method=fedcorr", "dataset=cifar10", "noise.rho=0.8"])
 
 Runs that select the same options of all config groups share one composition by Hydra. Values such
-as `noise.rho=0.8` are set afterwards, in the way that Hydra sets them. Compositions are kept for the
-lifetime of the process: later changes of the YAML files have no effect.
+as `noise.rho=0.8` are set afterwards, in the way that Hydra sets them. Compositions are kept for
+the lifetime of the process: later changes of the YAML files have no effect.
 """
 
 import copy

@@ -176,7 +176,7 @@ def find_heading(headings: Iterable[Heading], label: str, what: str) -> Heading:
 
 
 def merge_overrides(*layers: Iterable[str]) -> tuple[str, ...]:
-    """Join overrides. Later ones win, and choosing a group drops earlier values inside that group."""
+    """Join overrides. Later ones win. Choosing a group drops earlier values inside that group."""
     merged: dict[str, str] = {}
     for override in (override for layer in layers for override in layer):
         key, _, value = override.partition("=")

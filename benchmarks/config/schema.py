@@ -144,7 +144,7 @@ class RunConfig:
     dry_run: bool
 
     def hashed_config(self) -> dict[str, Any]:
-        """Result-affecting configuration as plain data. Paths, executor and tracking are left out."""
+        """Result-affecting configuration as plain data, without paths, executor and tracking."""
         components = {name: getattr(self, name) for name in COMPONENTS}
         return {
             "protocol": PROTOCOL_VERSION,

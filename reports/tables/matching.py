@@ -102,7 +102,7 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
 
 
 def compose_flat(overrides: Iterable[str], scale: str) -> dict[str, Any]:
-    """Result-affecting configuration of a run under dotted keys, as in a record. Raises UserError."""
+    """Result-affecting configuration of a run under dotted keys. Raises UserError."""
     config = compose_run([*overrides, f"scale={scale}"]).hashed_config()
     return flatten({name: config[name] for name in (*CELL_SECTIONS, *SCALE_DEPENDENT_SECTIONS)})
 

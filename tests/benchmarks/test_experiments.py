@@ -138,7 +138,7 @@ def test_experiments_with_the_same_layout_have_the_same_runs() -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_models_of_published_tables(name: str) -> None:
-    """Runs have the model of the layout, with the parameters that its dataset has at scale=paper."""
+    """Runs have the model of the layout, with the parameters of its dataset at scale=paper."""
     runs = list_runs(name, "paper")
     datasets = sorted({text for run in runs for text in run if text.startswith("dataset=")})
     usual = dict(

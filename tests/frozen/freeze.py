@@ -1,4 +1,4 @@
-"""Digests of smoke runs and run ids of published cells. `python tests/frozen/freeze.py` writes them anew."""
+"""Digests of smoke runs and run ids of published tables. Run this file to write them again."""
 
 import hashlib
 import json

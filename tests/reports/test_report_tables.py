@@ -164,7 +164,7 @@ def test_inconsistencies_are_marked_at_their_cell():
 
 
 def test_cost_to_reach_a_target(frozen_conf):
-    """Accuracy 0.50 is reached after 210 participations with seed 1, 250 with seed 2, not with 3."""
+    """Accuracy 0.50 is reached after 210 participations with seed 1, 250 with 2, not with 3."""
     results = collect_results(
         load_table("fedcorr_table13"), load_runs([HERE / "records"]), "laptop"
     )
