@@ -24,12 +24,12 @@ class ARFL(FedAvg):
 
     Deviations:
 
-    1. The aggregation follows the released code: intercept through the medians, scale without the
-       smallest residual, squared model weights.
+    1. As in the released code: intercept through the medians, scale without the smallest residual,
+       squared model weights.
     2. Fewer than three models, or models without any spread, get uniform weights.
     3. Corrected batch-norm statistics are at least the smallest value that any client sent.
-    4. Local training is that of FedAvg on all data of a client. The released trainer holds out 30 %
-       of the data and ends an epoch after 31 batches.
+    4. Local training is that of FedAvg. The released trainer holds out 30 % of the data and ends an
+       epoch after 31 batches.
     """
 
     name = "arfl"
@@ -39,6 +39,5 @@ class ARFL(FedAvg):
 
     def aggregate_models(self, matrix: Tensor, weights: np.ndarray) -> Tensor:
         interval, delta = self.params.confidence_interval, self.params.delta
-        return weighted_mean(
-            *residual_reweighting(matrix, interval, delta, self.spec.num_trainable)
-        )
+        corrected = residual_reweighting(matrix, interval, delta, self.spec.num_trainable)
+        return weighted_mean(*corrected)

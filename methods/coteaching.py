@@ -10,7 +10,7 @@ from methods.core.contract import ClientPool, Diagnosis
 from methods.core.params import Fraction, ProperFraction, parameters
 from methods.core.registry import register
 from methods.core.task import Batch, LocalTask, Models
-from methods.fedavg import FedAvg
+from methods.fedavg import FedAvg, client_values
 from methods.toolkit.losses import cross_entropy
 from methods.toolkit.schedules import forget_rate, num_kept, rounds_from_fraction
 
@@ -28,8 +28,8 @@ class Coteaching(FedAvg):
 
     Deviations:
 
-    1. The paper trains centrally. Here two global models with different initial weights are sent,
-       trained and averaged.
+    1. The paper trains centrally. Here two global models with different initial weights are
+       averaged.
     2. The rate ramps up over rounds instead of epochs, linearly (the paper's c = 1).
     3. The released code divides the mean loss by the number of selected samples. Here it does not.
     4. The released code drops the last short batch. Here it is kept, and at least one sample of
@@ -44,23 +44,17 @@ class Coteaching(FedAvg):
     model_names = ("a", "b")
     client_state_doc = "mask of the samples that the first model selected last"
 
-    # Server side
-
     def oracle_reason(self) -> str:
-        if not self.params.forget_rate_is_oracle:
-            return ""
-        return f"forget_rate={self.params.forget_rate} is the true noise rate"
+        reason = f"forget_rate={self.params.forget_rate} is the true noise rate"
+        return reason if self.params.forget_rate_is_oracle else ""
 
     def eval_models(self) -> Mapping[str, Tensor]:
         return {"a": self.state.models["a"]}
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
-        """Samples that the first model did not select in a client's last epoch are called wrong."""
-        states = {k: pool.state(k) for k in range(pool.num_clients)}
-        noisy = {k: ~state["picked"].numpy() for k, state in states.items() if "picked" in state}
-        return Diagnosis(noisy_samples=noisy)
-
-    # Client side
+        """Noisy: samples that the first model did not select in a client's last epoch."""
+        selected = client_values(pool, "picked")
+        return Diagnosis(noisy_samples={k: ~mask.numpy() for k, mask in selected.items()})
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:
         length = rounds_from_fraction(self.params.ramp_rounds, task.ctx.spec)
@@ -68,9 +62,8 @@ class Coteaching(FedAvg):
         task.local.selected = torch.zeros(task.client.num_samples, dtype=torch.bool)
 
     def joint_loss(self, models: Models, batch: Batch, task: LocalTask) -> Tensor:
-        losses_a, losses_b = (
-            cross_entropy(model(batch.x), batch.y, reduction="none") for model in models.values()
-        )
+        logits = [model(batch.x) for model in models.values()]
+        losses_a, losses_b = (cross_entropy(z, batch.y, reduction="none") for z in logits)
         selected_a = smallest_loss_indices(losses_a, task.local.rate)
         selected_b = smallest_loss_indices(losses_b, task.local.rate)
         if batch.epoch == task.ctx.train.local_epochs - 1:

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
+from numpy.random import Generator
 from torch import Tensor
 
 from methods.core import training
@@ -14,6 +14,8 @@ from methods.core.flat_model import FlatModel
 from methods.core.params import Fraction, NonNegative, Positive, PositiveInt, parameters
 from methods.core.registry import register
 from methods.core.task import Batch, Client, LocalTask, Models, Reply, RoundContext
+from methods.core.training import ModelList, Trainer
+from methods.fedavg import client_values
 from methods.toolkit import mixture, mixup
 from methods.toolkit.losses import cross_entropy, one_hot, sharpen
 from methods.toolkit.schedules import ramp
@@ -25,8 +27,6 @@ GMM_KWARGS: dict[str, Any] = {"max_iter": 10, "tol": 1e-2, "reg_covar": 5e-4}
 
 @parameters
 class DivideMixParams(WarmupParams):
-    """Parameters of DivideMix."""
-
     divide_epochs: PositiveInt = 20  # local epochs after the warm-up; each starts with a division
     warmup_batch_size: PositiveInt = 128  # batch size of the warm-up; then train.batch_size
     lambda_u: NonNegative = 25.0  # lambda_u, weight of the unlabeled loss
@@ -69,23 +69,14 @@ class DivideMix(WarmupMethod):
     main_stage = "divide"
     client_state_doc = "samples that the first model predicted as mislabeled (for diagnosis only)"
 
-    # Server side
-
     def oracle_reason(self) -> str:
-        if not self.params.lambda_u_is_oracle:
-            return ""
-        return f"lambda_u={self.params.lambda_u} is chosen by the true noise level"
+        reason = f"lambda_u={self.params.lambda_u} is chosen by the true noise level"
+        return reason if self.params.lambda_u_is_oracle else ""
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         """Predicted mislabeled: unlabeled in the first model's last division of a client."""
-        states = {k: pool.state(k) for k in range(pool.num_clients)}
-        return Diagnosis(
-            noisy_samples={
-                k: state["doubtful"].numpy() for k, state in states.items() if "doubtful" in state
-            }
-        )
-
-    # Client side
+        masks = client_values(pool, "doubtful")
+        return Diagnosis(noisy_samples={k: mask.numpy() for k, mask in masks.items()})
 
     def predict(self, models: Models, x: Tensor) -> Tensor:
         """Average the logits: same argmax as the paper's sum, less extreme probabilities."""
@@ -102,8 +93,7 @@ class DivideMix(WarmupMethod):
         return task.client.reply({name: model.vector for name, model in models.items()})
 
     def _divide_and_train(self, a: FlatModel, b: FlatModel, task: LocalTask) -> None:
-        trainer = training.Trainer(task, [a, b])
-        rng = task.rng("dividemix")
+        trainer, rng = Trainer(task, [a, b]), task.rng("dividemix")
         for epoch in range(self.params.divide_epochs):
             clean_a, clean_b = clean_probabilities(task.client, (a, b), rng)
             for model, other, clean in ((a, b, clean_b), (b, a, clean_a)):
@@ -111,7 +101,7 @@ class DivideMix(WarmupMethod):
                 if len(labeled) < 2:
                     trainer.epoch(self._cross_entropy_loss(model, task), epoch, models=[model])
                 else:
-                    loss = self._mixmatch_loss(trainer, model, other, clean, rng, task.ctx)
+                    loss = self._mixmatch_loss(trainer, (model, other), clean, rng, task.ctx)
                     trainer.epoch(loss, epoch, models=[model], subset=labeled)
         task.client.state["doubtful"] = clean_a <= self.params.threshold
 
@@ -119,15 +109,10 @@ class DivideMix(WarmupMethod):
         return lambda batch: self.batch_loss(model, batch, task)
 
     def _mixmatch_loss(
-        self,
-        trainer: training.Trainer,
-        model: FlatModel,
-        other: FlatModel,
-        clean: Tensor,
-        rng: np.random.Generator,
-        ctx: RoundContext,
+        self, trainer: Trainer, models: ModelList, clean: Tensor, rng: Generator, ctx: RoundContext
     ) -> training.LossFunction:
-        params, client = self.params, trainer.client
+        """Loss of the first model. The second one helps to guess labels of unlabeled samples."""
+        params, client, temperature = self.params, trainer.client, self.params.temperature
         weight = params.lambda_u * self.unlabeled_ramp(ctx)
         unlabeled = (clean <= params.threshold).nonzero()[:, 0]
         partners = cycle_batches(trainer, unlabeled) if len(unlabeled) else None
@@ -137,19 +122,15 @@ class DivideMix(WarmupMethod):
 
         def batch_loss(batch: Batch) -> Tensor:
             x, u = two_views(batch), two_views(next(partners)) if partners is not None else ()
-            guessed = (
-                [sharpen(mean_prediction(u, model, other), params.temperature)] * 2 if u else []
-            )
-            trust = clean[batch.index, None]
-            given = one_hot(batch.y, client.num_classes)
-            refined = sharpen(
-                trust * given + (1 - trust) * mean_prediction(x, model), params.temperature
-            )
+            guessed = [sharpen(mean_prediction(u, *models), temperature)] * 2 if u else []
+            trust, given = clean[batch.index, None], one_hot(batch.y, client.num_classes)
+            predicted = mean_prediction(x, models[0])
+            refined = sharpen(trust * given + (1 - trust) * predicted, temperature)
             inputs, targets = torch.cat([*x, *u]), torch.cat([refined, refined, *guessed])
             lam = mixup.sample_lambda(params.mixup_alpha, rng)
             order = torch.from_numpy(rng.permutation(len(inputs)))
             mixed, target = mixup.mix(inputs, targets, max(lam, 1 - lam), order)
-            return mixmatch_loss(model(mixed), target, 2 * len(batch.y), weight)
+            return mixmatch_loss(models[0](mixed), target, 2 * len(batch.y), weight)
 
         return batch_loss
 
@@ -160,17 +141,11 @@ class DivideMix(WarmupMethod):
         return ramp(ctx.round - warmup, round(self.params.lambda_u_ramp * rounds))
 
 
-def clean_probabilities(
-    client: Client, models: Sequence[FlatModel], rng: np.random.Generator
-) -> list[Tensor]:
+def clean_probabilities(client: Client, models: ModelList, rng: Generator) -> list[Tensor]:
     """For each model, the probability of every sample to be clean, (n,)."""
     logits = training.map_client_samples(client, [model.eval() for model in models])
-    return [
-        clean_probability(
-            cross_entropy(z, client.labels, reduction="none"), int(rng.integers(2**31))
-        )
-        for z in logits
-    ]
+    losses = [cross_entropy(z, client.labels, reduction="none") for z in logits]
+    return [clean_probability(values, int(rng.integers(2**31))) for values in losses]
 
 
 def clean_probability(losses: Tensor, seed: int) -> Tensor:
@@ -182,15 +157,14 @@ def clean_probability(losses: Tensor, seed: int) -> Tensor:
     lowest, spread = losses.min(), losses.max() - losses.min()
     if not 0 < spread < torch.inf:
         return torch.ones_like(losses)
-    scaled = ((losses - lowest) / spread).numpy()
-    split = mixture.split_by_gmm(scaled, seed, **GMM_KWARGS)
+    split = mixture.split_by_gmm(((losses - lowest) / spread).numpy(), seed, **GMM_KWARGS)
     return torch.from_numpy(split.posterior_low).to(losses.dtype)
 
 
-def cycle_batches(trainer: training.Trainer, subset: Tensor) -> Iterator[Batch]:
+def cycle_batches(trainer: Trainer, subset: Tensor) -> Iterator[Batch]:
     """Shuffled batches of a subset, without end."""
     while True:
-        yield from trainer.batches(subset=subset)
+        yield from trainer.batches("train", subset)
 
 
 @torch.no_grad()

@@ -54,38 +54,28 @@ class FedDyn(FedAvg):
     state: FedDynState
     client_state_doc = "gradient g (one model)"
 
-    # Server side
-
     def initial_state(self, pool: ClientPool, ctx: RoundContext) -> FedDynState:
         models = super().initial_state(pool, ctx).models
-        return FedDynState(
-            models=models,
-            shared={"mean_samples": float(pool.client_sizes.mean())},
-            h=torch.zeros(self.spec.num_trainable),
-            mean_model=models["model"],
-        )
+        shared = {"mean_samples": float(pool.client_sizes.mean())}
+        h = torch.zeros(self.spec.num_trainable)
+        return FedDynState(models, shared, h=h, mean_model=models["model"])
 
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
-        state, alpha, num_trainable = self.state, self.params.alpha, self.spec.num_trainable
+        state, alpha, end = self.state, self.params.alpha, self.spec.num_trainable
         matrix = torch.stack([reply.models["model"] for reply in replies])
         mean = weighted_mean(matrix, uniform_weights(len(replies)))
-        sample_weights = self.aggregation_weights(replies)
-        mean[num_trainable:] = weighted_mean(matrix[:, num_trainable:], sample_weights)
-        theta = state.models["model"][:num_trainable]
+        mean[end:] = weighted_mean(matrix[:, end:], self.aggregation_weights(replies))
         # Clients outside the cohort contribute zero to the sum over all clients.
         fraction = len(replies) / self.spec.num_clients
-        state.h = state.h - alpha * fraction * (mean[:num_trainable] - theta)
-        state.mean_model = mean
-        state.models["model"] = mean.clone()
-        state.models["model"][:num_trainable] -= state.h / alpha
+        state.h = state.h - alpha * fraction * (mean[:end] - state.models["model"][:end])
+        state.mean_model, state.models["model"] = mean, mean.clone()
+        state.models["model"][:end] -= state.h / alpha
 
     def eval_models(self) -> Mapping[str, Tensor]:
         return {"model": self.state.mean_model}
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         return Diagnosis(values={"theta_offset": float(self.state.h.norm() / self.params.alpha)})
-
-    # Client side
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:
         theta, alpha = models["model"].weights, self.params.alpha

@@ -27,23 +27,19 @@ class FedLSRParams:
 class FedLSR(FedAvg):
     """Clients train on mixed, sharpened predictions of two views and align the two predictions.
 
-    The predictions of two views of an image are mixed with a random weight and sharpened for the
-    supervised loss. A Jensen-Shannon divergence between the views is added with weight gamma, which
-    ramps up in t_w rounds.
+    Predictions of two views of an image are mixed with a random weight and sharpened for the
+    supervised loss. Their Jensen-Shannon divergence has weight gamma, which ramps up in t_w rounds.
 
     Deviations:
 
-    1. The sharpened probabilities enter a cross-entropy that applies softmax once more, as in the
-       released code.
-    2. The second view is made from the image in [0, 1] before normalization. The released code
-       augments the augmented and normalized batch, where color operations clip. Both sample the
-       augmentation once per batch.
+    1. As in the released code, the cross-entropy applies softmax to the sharpened probabilities.
+    2. The second view is made from the image in [0, 1]. The released code augments the augmented,
+       normalized batch, where color operations clip. Both augment once per batch.
     3. The cost counts the samples of the second view as scored, not as trained.
     4. The entropy term belongs to FedLSR+ and is off by default. The authors' notebook has it on,
        with weight 0.6. There it is the entropy of a softmax of the first view's probabilities:
        `entropy_form=code`. The default is the mean entropy of both views' predictions.
-    5. The paper uses another optimizer and 5 clients per round. The configuration files here follow
-       LSG's protocol.
+    5. The paper uses another optimizer and 5 clients per round. The configuration follows LSG.
     """
 
     name = "fedlsr"
@@ -67,12 +63,7 @@ class FedLSR(FedAvg):
 def two_view_loss(
     first: Tensor, second: Tensor, labels: Tensor, mix: float, weight: float, params: FedLSRParams
 ) -> Tensor:
-    """Loss from the logits of both views.
-
-    Args:
-        mix: weight of the first view's prediction in the mixed prediction.
-        weight: weight of the divergence between the views.
-    """
+    """Loss of two views' logits. `mix` weights the first view, `weight` the divergence."""
     mixed = mix * first.softmax(1) + (1 - mix) * second.softmax(1)
     loss = softmax_twice_loss(sharpen(mixed, params.sharpen_temperature), labels)
     if weight:

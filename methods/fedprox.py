@@ -22,8 +22,7 @@ class FedProx(FedAvg):
     Deviations:
 
     1. FedCorr's released trainer uses the norm without the square: `form=norm`. It skips the first
-       batch of each epoch, where the gradient of the norm is 0/0. Here the gradient is 0 at
-       distance 0 and no batch is skipped.
+       batch of each epoch, where the gradient is 0/0. Here it is 0, and no batch is skipped.
     """
 
     name = "fedprox"

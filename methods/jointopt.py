@@ -19,8 +19,6 @@ from methods.toolkit.warmup import WarmupMethod, WarmupParams
 
 @parameters
 class JointOptParams(WarmupParams):
-    """Parameters of JointOpt."""
-
     joint_epochs: PositiveInt = 20  # local epochs after the warm-up
     alpha: NonNegative = 1.2  # alpha, weight of L_p, which pulls the mean prediction to the prior
     beta: NonNegative = 0.8  # beta, weight of L_e, the entropy of the predictions
@@ -32,16 +30,13 @@ class JointOptParams(WarmupParams):
 
     @model_validator(mode="after")
     def _validate_shares(self) -> "JointOptParams":
-        most = 1 - self.warmup_share
-        if self.retrain_share > most:
+        if self.retrain_share > (most := 1 - self.warmup_share):
             expected = f"at most 1 - method.warmup_share = {most:g}"
             raise invalid("method.retrain_share", self.retrain_share, expected)
         return self
 
 
-@register(
-    family="label correction", paper="Tanaka et al., CVPR 2018; federated by FedCorr, CVPR 2022"
-)
+@register(family="label correction", paper="Tanaka et al., CVPR 2018; federated by FedCorr, 2022")
 class JointOpt(WarmupMethod):
     """Replaces labels by the mean of the last predictions while the model is trained.
 
@@ -72,22 +67,17 @@ class JointOpt(WarmupMethod):
     fedavg_equivalent_params = {"budget_share": 1.0, "warmup_share": 1.0}
 
     def stage(self, round: int) -> str | None:
-        stage = super().stage(round)
-        is_retrain = stage is not None and round >= self.first_retrain_round(self.spec)
-        return "retrain" if is_retrain else stage
+        is_retrain = self.first_retrain_round(self.spec) <= round < self.rounds
+        return "retrain" if is_retrain else super().stage(round)
 
     def first_retrain_round(self, spec: TaskSpec) -> int:
         """The round in which the second step starts; the number of rounds if it is off."""
         rounds = self.num_rounds(spec)
         return rounds - int(self.params.retrain_share * rounds + 1e-9)
 
-    # Server side
-
     def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
         if ctx.stage == "retrain" and ctx.round == self.first_retrain_round(self.spec):
             self.state.models = {"model": pool.initial_weights(1)}
-
-    # Client side
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:
         if task.ctx.stage != "joint":
@@ -95,12 +85,11 @@ class JointOpt(WarmupMethod):
         client, local = task.client, task.local
         local.prior = class_prior(client.given_labels, client.num_classes, self.params.prior)
         local.count = client.state.get("count", 0)
+        shape = self.params.buffer, client.num_samples, client.num_classes
+        local.predictions = torch.zeros(shape)
         # A copy, so that the client state does not change before the local update is complete.
-        local.predictions = (
-            client.state["predictions"].clone()
-            if local.count
-            else torch.zeros(self.params.buffer, client.num_samples, client.num_classes)
-        )
+        if local.count:
+            local.predictions.copy_(client.state["predictions"])
 
     def train_options(self, task: LocalTask) -> Mapping[str, Any]:
         ctx = task.ctx
@@ -137,23 +126,17 @@ class JointOpt(WarmupMethod):
 
 def class_prior(labels: Tensor, num_classes: int, kind: str) -> Tensor:
     """Class distribution: uniform, or the smoothed frequencies of the labels."""
-    counts = (
-        torch.bincount(labels, minlength=num_classes) + 1
-        if kind == "local"
-        else torch.ones(num_classes)
-    )
+    uniform = torch.ones(num_classes)
+    counts = torch.bincount(labels, minlength=num_classes) + 1 if kind == "local" else uniform
     return counts / counts.sum()
 
 
-def jointopt_loss(
-    logits: Tensor, labels: Tensor, prior: Tensor, alpha: float, beta: float
-) -> Tensor:
-    """L_c + alpha L_p + beta L_e.
+def jointopt_loss(z: Tensor, labels: Tensor, prior: Tensor, alpha: float, beta: float) -> Tensor:
+    """L_c + alpha L_p + beta L_e of logits z.
 
     L_c is the cross-entropy with the labels, L_p that of the prior with the batch's mean
-    prediction, L_e the mean entropy. The paper writes L_c and L_p as divergences. The difference
-    does not depend on the model.
+    prediction, L_e the mean entropy. The paper's L_c and L_p differ by constants (divergences).
     """
-    probabilities = logits.softmax(1)
+    probabilities = z.softmax(1)
     prior_loss = -(prior * probabilities.mean(0).clamp_min(1e-12).log()).sum()
-    return cross_entropy(logits, labels) + alpha * prior_loss + beta * entropy(probabilities).mean()
+    return cross_entropy(z, labels) + alpha * prior_loss + beta * entropy(probabilities).mean()

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from pydantic import model_validator
 from torch import Tensor
@@ -14,14 +13,8 @@ from methods.core.flat_model import FlatModel
 from methods.core.params import Fraction, NonNegative, Positive, ProperFraction, parameters
 from methods.core.registry import register
 from methods.core.task import Batch, LocalTask, Models
-from methods.fedavg import FedAvg
-from methods.toolkit.losses import (
-    cross_entropy,
-    js_terms,
-    kl_terms,
-    softmax_twice_loss,
-    tempered_softmax,
-)
+from methods.fedavg import FedAvg, client_values
+from methods.toolkit import losses
 from methods.toolkit.schedules import ramp, rounds_from_fraction
 
 
@@ -58,9 +51,8 @@ class LSG(FedAvg):
     Deviations:
 
     1. Eq. 5 read literally is cross-entropy with doubled logits, which fits wrong labels more than
-       FedAvg does: `supervised_form=literal`, -log p_s[y]. The released code applies softmax to the
-       sharpened probabilities once more, -log softmax(p_s)[y]. This is the default, because no
-       other form can give Tables I, V and VI.
+       FedAvg does: `supervised_form=literal`, -log p_s[y]. The default is that of the released
+       code, softmax twice, -log softmax(p_s)[y]. No other form can give Tables I, V and VI.
     2. The released code computes the distillation loss but does not backpropagate it, which is
        Table VI's "without" column: `backprop_distillation=false`. The default follows Eq. 8.
     3. The released code passes probabilities where its KL function expects their logarithms, so it
@@ -70,8 +62,7 @@ class LSG(FedAvg):
        step, as in the released code. The paper says "at the current epoch".
     5. Each client has its own ensemble, as in the paper. The released code has one for all clients.
     6. In its first epoch a client has a uniform teacher, as in the paper and the released code.
-    7. The paper does not say which loss is used before delayed sharpening starts. Here it is
-       cross-entropy.
+    7. The paper names no loss before delayed sharpening starts. Here it is cross-entropy.
     8. The paper uses lambda 0.4 at moderate and 1.0 at extreme noise. Such a choice depends on the
        true noise, so it is made in the configuration of an experiment.
     """
@@ -83,26 +74,24 @@ class LSG(FedAvg):
     fedavg_equivalent_params = {"sharpening": False, "distillation": "none"}
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:
-        params, client, round = self.params, task.client, task.ctx.round
+        params, client, round, local = self.params, task.client, task.ctx.round, task.local
         warmup = rounds_from_fraction(params.warmup_rounds, task.ctx.spec)
         delayed = params.sharpen_after_warmup and round < warmup
-        task.local.sharpens = params.sharpening and not delayed
-        task.local.weight = params.lambda_ * ramp(round, warmup)
-        task.local.epochs_before = client.state.get("epochs", 0)  # j_k
-        if task.local.epochs_before:
-            task.local.ensemble = client.state["ensemble"].clone()
-        else:
-            task.local.ensemble = torch.zeros(client.num_samples, client.num_classes)
+        local.sharpens = params.sharpening and not delayed
+        local.weight = params.lambda_ * ramp(round, warmup)
+        local.epochs_before = client.state.get("epochs", 0)  # j_k
+        local.ensemble = torch.zeros(client.num_samples, client.num_classes)
+        if local.epochs_before:
+            local.ensemble.copy_(client.state["ensemble"])
 
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
         params, local = self.params, task.local
         logits = model(batch.x)
         if local.sharpens:
-            loss = sharpened_loss(
-                logits, batch.y, params.sharpen_temperature, params.supervised_form
-            )
+            form, temperature = params.supervised_form, params.sharpen_temperature
+            loss = sharpened_loss(logits, batch.y, temperature, form)
         else:
-            loss = cross_entropy(logits, batch.y)
+            loss = losses.cross_entropy(logits, batch.y)
         if params.distillation == "none":
             return loss
         rows = local.ensemble[batch.index]
@@ -110,9 +99,8 @@ class LSG(FedAvg):
             teacher = correct_bias(rows, params.ema_alpha, local.epochs_before + batch.epoch)
             loss = loss + local.weight * divergence(logits, teacher, params)
         # A sample occurs once per epoch, so this equals Eq. 9 at the end of the epoch.
-        local.ensemble[batch.index] = (
-            params.ema_alpha * rows + (1 - params.ema_alpha) * logits.detach()
-        )
+        alpha = params.ema_alpha
+        local.ensemble[batch.index] = alpha * rows + (1 - alpha) * logits.detach()
         return loss
 
     def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
@@ -122,12 +110,9 @@ class LSG(FedAvg):
         return {}
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
-        """Labels are the classes of the ensembles; differing current labels are called wrong."""
-        labels, noisy = {}, {}
-        for k in range(pool.num_clients):
-            if "ensemble" in (state := pool.state(k)):
-                labels[k] = np.asarray(state["ensemble"].argmax(1))
-                noisy[k] = labels[k] != pool.labels(k).numpy()
+        """Labels are the classes of the ensembles. Noisy: samples whose current label differs."""
+        labels = {k: z.argmax(1).numpy() for k, z in client_values(pool, "ensemble").items()}
+        noisy = {k: classes != pool.labels(k).numpy() for k, classes in labels.items()}
         return Diagnosis(noisy_samples=noisy, labels=labels)
 
 
@@ -135,17 +120,17 @@ def sharpened_loss(logits: Tensor, labels: Tensor, temperature: float, form: str
     """Eq. 4 and 5. Sharpening a softmax with T_s is softmax(z / T_s)."""
     sharpened = logits / temperature
     if form == "literal":
-        return cross_entropy(sharpened, labels)
-    return softmax_twice_loss(sharpened.softmax(1), labels)
+        return losses.cross_entropy(sharpened, labels)
+    return losses.softmax_twice_loss(sharpened.softmax(1), labels)
 
 
 def divergence(logits: Tensor, teacher_logits: Tensor, params: LSGParams) -> Tensor:
     """Eq. 6 and 7: divergence of the tempered predictions from those of the teacher."""
-    student = tempered_softmax(logits, params.temperature)
-    teacher = tempered_softmax(teacher_logits, params.temperature)
+    student = losses.tempered_softmax(logits, params.temperature)
+    teacher = losses.tempered_softmax(teacher_logits, params.temperature)
     if params.kl_reduction == "linear":
         return (teacher * (teacher.log() - student)).mean()
-    terms = js_terms if params.distillation == "js" else kl_terms
+    terms = losses.js_terms if params.distillation == "js" else losses.kl_terms
     values = terms(teacher, student)
     return values.mean() if params.kl_reduction == "mean" else values.sum(1).mean()
 

@@ -26,10 +26,9 @@ class PoCParams:
 class PoC(FedAvg):
     """FedAvg with a biased cohort: the clients with the largest loss among random candidates.
 
-    In each round the server samples d candidates with probabilities proportional to their numbers
-    of samples. Each candidate reports the loss of the global model. The clients with the largest
-    losses train. Their models are averaged without weights, because sampling already depends on
-    the client sizes.
+    The server samples d candidates with probabilities proportional to their numbers of samples.
+    Candidates report the loss of the global model, and those with the largest losses train. The
+    mean of their models is unweighted, because sampling already depends on the client sizes.
 
     Deviations:
 
@@ -41,8 +40,6 @@ class PoC(FedAvg):
     name = "poc"
     Params = PoCParams
     params: PoCParams
-
-    # Server side
 
     def validate(self, spec: TaskSpec) -> None:
         super().validate(spec)
@@ -64,10 +61,8 @@ class PoC(FedAvg):
             return uniform_weights(len(replies))
         return super().aggregation_weights(replies)
 
-    # Client side
-
     def local_loss(self, task: LocalTask) -> Reply:
-        """Mean cross-entropy of the received model over all samples of the client."""
+        """Client task: mean cross-entropy of the received model over all samples."""
         client, model = task.client, task.load_models()["model"]
         (logits,) = training.map_client_samples(client, [model.eval()])
         return client.reply({}, loss=float(cross_entropy(logits, client.labels)))

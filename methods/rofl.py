@@ -15,7 +15,7 @@ from methods.core.params import Fraction, NonNegative, ProperFraction, parameter
 from methods.core.registry import register
 from methods.core.task import Batch, LocalTask, Models, Reply, RoundContext
 from methods.coteaching import smallest_loss_indices
-from methods.fedavg import FedAvg
+from methods.fedavg import FedAvg, client_values
 from methods.toolkit.aggregation import uniform_weights
 from methods.toolkit.losses import cross_entropy, entropy, one_hot
 from methods.toolkit.schedules import forget_rate, ramp, rounds_from_fraction
@@ -49,9 +49,9 @@ class RoFL(FedAvg):
        grow with the batch size.
     3. That code starts from random global centroids, so the cosine weights of round 0 have mixed
        signs and a sum near 0. Here a class without a centroid takes the unweighted mean of the
-       clients' centroids of this class. A class whose weights cancel keeps its centroid.
-    4. A local centroid that does not exist yet starts from the mean of the class in the client's
-       first batch with it. With the rule of that code, a centroid of 0 would stay 0.
+       clients' centroids. A class whose weights cancel keeps its centroid.
+    4. A local centroid starts from the class mean of the client's first batch with this class. With
+       the rule of that code, a centroid of 0 would stay 0.
     5. At least one sample of each batch is selected.
     6. T_k and T_pl are fractions of all rounds.
     """
@@ -60,8 +60,6 @@ class RoFL(FedAvg):
     Params = RoFLParams
     params: RoFLParams
     client_state_doc = "mask of the samples selected last, and their labels (for diagnosis only)"
-
-    # Server side
 
     def initial_state(self, pool: ClientPool, ctx: RoundContext) -> ServerState:
         state = super().initial_state(pool, ctx)
@@ -77,15 +75,10 @@ class RoFL(FedAvg):
         return uniform_weights(len(replies))
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
-        """Samples not selected in a client's last epoch are called wrong. Labels: its targets."""
-        states = {k: pool.state(k) for k in range(pool.num_clients)}
-        trained = {k: state for k, state in states.items() if "targets" in state}
-        return Diagnosis(
-            noisy_samples={k: ~state["chosen"].numpy() for k, state in trained.items()},
-            labels={k: state["targets"].numpy() for k, state in trained.items()},
-        )
-
-    # Client side
+        """Noisy: samples not selected in a client's last epoch. Labels: its targets."""
+        noisy = {k: ~mask.numpy() for k, mask in client_values(pool, "chosen").items()}
+        labels = {k: targets.numpy() for k, targets in client_values(pool, "targets").items()}
+        return Diagnosis(noisy_samples=noisy, labels=labels)
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:
         params, client, ctx, local = self.params, task.client, task.ctx, task.local
@@ -99,9 +92,8 @@ class RoFL(FedAvg):
         local.targets = client.labels.clone()
         if ctx.round == 0 or ctx.round >= start:
             model, generator = models["model"].eval(), task.generator("pseudo_labels")
-            (features,) = training.map_client_samples(
-                client, [model.features], params.pseudo_label_view, generator
-            )
+            view = params.pseudo_label_view
+            (features,) = training.map_client_samples(client, [model.features], view, generator)
             if ctx.round == 0:
                 local.centroids = class_means(features, client.labels, client.num_classes)
             if ctx.round >= start:
@@ -109,8 +101,7 @@ class RoFL(FedAvg):
 
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
         local = task.local
-        features = model.features(batch.x)
-        logits = model.head(features)
+        logits = model.head(features := model.features(batch.x))
         losses = cross_entropy(logits, batch.y, reduction="none")
         selected = smallest_loss_indices(losses, local.rate)
         index, labels = batch.index[selected], batch.y[selected]
@@ -150,8 +141,7 @@ def nearest_class(centroids: Tensor, features: Tensor) -> Tensor:
 def update_local_centroids(centroids: Tensor, means: Tensor) -> Tensor:
     """f <- (1 - s^2) f + s^2 f_batch with s = cos(f, f_batch), for each class.
 
-    A class without samples in the batch keeps its centroid. A class without a centroid takes the
-    batch mean.
+    Without samples in the batch a class keeps its centroid; without a centroid it takes f_batch.
     """
     weights = F.cosine_similarity(centroids, means).square()
     return centroids.lerp(means, torch.where(centroids.any(1), weights, 1.0)[:, None])
@@ -160,14 +150,9 @@ def update_local_centroids(centroids: Tensor, means: Tensor) -> Tensor:
 def aggregate_centroids(current: Tensor, local: Tensor) -> Tensor:
     """Mean of the local centroids, weighted by their cosine with the current centroid.
 
-    Args:
-        current: (classes, d); a row of zeros is a class without a centroid.
-        local: (clients, classes, d).
+    Shapes are (classes, d) and (clients, classes, d). A row of zeros is a class without a centroid.
     """
-    weights = torch.where(
-        current.any(1),
-        F.cosine_similarity(current[None], local, dim=2),
-        local.any(2).to(local.dtype),
-    )
+    cosines = F.cosine_similarity(current[None], local, dim=2)
+    weights = torch.where(current.any(1), cosines, local.any(2).to(local.dtype))
     total = weights.sum(0)[:, None]
     return torch.where(total.abs() > 1e-6, (weights[:, :, None] * local).sum(0) / total, current)

@@ -9,9 +9,6 @@ from methods.core.task import Batch, LocalTask
 from methods.fedavg import FedAvg
 from methods.toolkit.losses import cross_entropy, one_hot
 
-LABEL_FLOOR = 1e-4  # replaces the zeros of a one-hot label; the paper's A = ln 1e-4 = -9.2103
-PROBABILITY_FLOOR = 1e-7
-
 
 @parameters
 class SymmetricCEParams:
@@ -26,7 +23,8 @@ class SymmetricCE(FedAvg):
     Deviations:
 
     1. The paper trains one model centrally. Here each client uses the loss.
-    2. Labels are clamped to 1e-4 and probabilities to 1e-7, as in the released code.
+    2. Labels are clamped to 1e-4 (A = ln 1e-4 = -9.2103 in the paper) and probabilities to 1e-7, as
+       in the released code.
     3. The paper has no weights for Fashion-MNIST. Those of CIFAR-10 are used.
     """
 
@@ -43,6 +41,5 @@ class SymmetricCE(FedAvg):
 
 def reverse_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean over samples of -sum_c p_c log y_c. For a hard label this is 9.2103 (1 - p_y)."""
-    probabilities = logits.softmax(1).clamp(PROBABILITY_FLOOR, 1.0)
-    log_labels = one_hot(labels, logits.shape[1]).clamp(LABEL_FLOOR, 1.0).log()
-    return -(probabilities * log_labels).sum(1).mean()
+    log_labels = one_hot(labels, logits.shape[1]).clamp(1e-4, 1.0).log()
+    return -(logits.softmax(1).clamp(1e-7, 1.0) * log_labels).sum(1).mean()

@@ -12,15 +12,6 @@ class FlatModel:
     """A module whose parameters, gradients and float buffers are views of flat vectors.
 
     Integer buffers (the step counter of batch norm) are not in the vector: nothing reads them.
-
-    Attributes:
-        vector: all parameters and float buffers; what clients and server exchange.
-        weights: the trainable prefix of `vector`.
-        buffers: the rest of `vector`.
-        grad: the gradient of `weights`.
-        received_vector: the vector that was loaded last: the model as the client received it.
-        weights_leaf: `weights` as one autograd leaf, for engines.
-
     An engine, if given, computes the forward passes; otherwise the module does.
     """
 
@@ -35,24 +26,21 @@ class FlatModel:
         ]
         tensors = parameters + [getattr(owner, name) for owner, name in buffers]
         self.num_trainable = sum(parameter.numel() for parameter in parameters)
+        # All parameters and float buffers; what clients and server exchange.
         self.vector = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
         self.weights = self.vector[: self.num_trainable]
         self.buffers = self.vector[self.num_trainable :]
-        self.grad = torch.zeros_like(self.weights)
-        self.received_vector = self.vector
-        self.weights_leaf = self.weights.detach().requires_grad_()
+        self.grad = torch.zeros_like(self.weights)  # the gradient of `weights`
+        self.received_vector = self.vector  # the vector that was loaded last
+        self.weights_leaf = self.weights.detach().requires_grad_()  # one autograd leaf, for engines
         self.weights_leaf.grad = self.grad
-        offset = 0
-        for parameter in parameters:
-            end = offset + parameter.numel()
-            parameter.data = self.vector[offset:end].view(parameter.shape)
-            parameter.grad = self.grad[offset:end].view(parameter.shape)
-            offset = end
-        for owner, name in buffers:
-            buffer = getattr(owner, name)
-            end = offset + buffer.numel()
-            setattr(owner, name, self.vector[offset:end].view(buffer.shape))
-            offset = end
+        sizes = [tensor.numel() for tensor in tensors]
+        views = [v.view(t.shape) for v, t in zip(self.vector.split(sizes), tensors, strict=True)]
+        grads = self.grad.split(sizes[: len(parameters)])
+        for parameter, view, grad in zip(parameters, views, grads, strict=False):
+            parameter.data, parameter.grad = view, grad.view(parameter.shape)
+        for (owner, name), view in zip(buffers, views[len(parameters) :], strict=True):
+            setattr(owner, name, view)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Logits (n, classes)."""

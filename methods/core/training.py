@@ -12,7 +12,9 @@ from methods.core.task import Batch, Client, LocalTask, TrainParams
 
 INFERENCE_BATCH_SIZE = 512
 
+ModelList = Sequence[FlatModel]
 LossFunction = Callable[[Batch], Tensor]
+Penalty = Callable[[Batch], None]
 
 
 class Optimizer:
@@ -46,19 +48,9 @@ class Optimizer:
 
 
 class Trainer:
-    """Optimizers and random streams of one local update. `train` is the usual way to use it.
+    """Optimizers and random streams of one local update. Usually used through `train`."""
 
-    Methods that act between epochs call `epoch` themselves.
-    """
-
-    def __init__(
-        self,
-        task: LocalTask,
-        models: Sequence[FlatModel],
-        *,
-        lr: float | None = None,
-        **changes: Any,
-    ):
+    def __init__(self, task: LocalTask, models: ModelList, lr: float | None = None, **changes: Any):
         self.client = task.client
         self.train_params = replace(task.ctx.train, **changes) if changes else task.ctx.train
         if lr is None:
@@ -66,9 +58,7 @@ class Trainer:
         self.optimizers = {model: Optimizer(model, self.train_params, lr) for model in models}
         self.order, self.augment = task.generator("batches"), task.generator("augment")
 
-    def batches(
-        self, view: str = "train", subset: Tensor | None = None, epoch: int = 0
-    ) -> Iterator[Batch]:
+    def batches(self, view: str, subset: Tensor | None, epoch: int = 0) -> Iterator[Batch]:
         """One shuffled epoch from the streams of the local update."""
         size = self.train_params.batch_size
         return self.client.batches(size, view, self.order, self.augment, epoch, subset)
@@ -78,8 +68,8 @@ class Trainer:
         loss: LossFunction,
         number: int = 0,
         *,
-        models: Sequence[FlatModel] | None = None,
-        penalty: Callable[[Batch], None] | None = None,
+        models: ModelList | None = None,
+        penalty: Penalty | None = None,
         view: str = "train",
         subset: Tensor | None = None,
     ) -> None:
@@ -102,28 +92,22 @@ class Trainer:
 
 def train(
     task: LocalTask,
-    models: Sequence[FlatModel],
+    models: ModelList,
     loss: LossFunction,
     *,
-    penalty: Callable[[Batch], None] | None = None,
+    penalty: Penalty | None = None,  # adds closed-form terms to the gradients after backward
     after_epoch: Callable[[int], None] | None = None,
     view: str = "train",
-    subset: Tensor | None = None,
-    lr: float | None = None,
-    **changes: Any,
+    lr: float | None = None,  # None: train.lr * train.lr_decay^round
+    **changes: Any,  # fields of `ctx.train` to replace, such as `local_epochs`
 ) -> None:
     """Train `models` together: one scalar loss per batch, one optimizer step per model.
 
-    Args:
-        penalty: adds terms in closed form to the flat gradients, after the backward pass.
-        lr: learning rate; by default train.lr * train.lr_decay^round.
-        changes: fields of `ctx.train` to replace, such as `local_epochs` or `batch_size`.
-
     A model that the loss does not depend on gets a zero gradient.
     """
-    trainer = Trainer(task, models, lr=lr, **changes)
+    trainer = Trainer(task, models, lr, **changes)
     for epoch in range(trainer.train_params.local_epochs):
-        trainer.epoch(loss, epoch, penalty=penalty, view=view, subset=subset)
+        trainer.epoch(loss, epoch, penalty=penalty, view=view)
         if after_epoch is not None:
             after_epoch(epoch)
 
@@ -140,10 +124,7 @@ def map_client_samples(
     view: str = "plain",
     generator: torch.Generator | None = None,
 ) -> list[Tensor]:
-    """Apply each function to the images of all samples, in the client's order.
-
-    Images are made once for all functions.
-    """
+    """Apply each function to the images of all samples, in order. Images are made once for all."""
     functions = list(functions)
     results: list[list[Tensor]] = [[] for _ in functions]
     for index in torch.arange(client.num_samples).split(INFERENCE_BATCH_SIZE):
@@ -153,16 +134,7 @@ def map_client_samples(
     return [torch.cat(result) for result in results]
 
 
-def predict_proba(
-    client: Client,
-    *models: FlatModel,
-    view: str = "plain",
-    generator: torch.Generator | None = None,
-) -> list[Tensor]:
+def predict_proba(client: Client, *models: FlatModel) -> list[Tensor]:
     """Softmax outputs (n, classes) of each model in evaluation mode, all on the same images."""
-
-    def softmax_of(model: FlatModel) -> Callable[[Tensor], Tensor]:
-        model.eval()
-        return lambda x: model(x).softmax(1)
-
-    return map_client_samples(client, [softmax_of(model) for model in models], view, generator)
+    logits = map_client_samples(client, [model.eval() for model in models])
+    return [z.softmax(1) for z in logits]

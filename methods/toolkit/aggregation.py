@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Temporary arrays of a block fit in the CPU cache. A constant, because the block size affects
-# rounding and results must not depend on the number of threads.
+# Fits in the CPU cache. Constant, because it affects rounding: threads must not change results.
 COLUMN_BLOCK_SIZE = 1 << 12
 Rows = Sequence[np.ndarray] | np.ndarray
 T = TypeVar("T")
@@ -33,26 +32,14 @@ def uniform_weights(num_models: int) -> np.ndarray:
 def coordinate_median(matrix: Tensor) -> Tensor:
     """Median of each column. For an even number of models, the mean of the two middle values."""
     values = matrix.numpy()
-    result = np.empty_like(values, shape=values.shape[1])
-
-    def work(columns: slice) -> None:
-        result[columns] = median(values[:, columns])
-
-    _map_column_blocks(work, len(result))
-    return torch.from_numpy(result)
-
-
-class Reweighted(NamedTuple):
-    """Result of `residual_reweighting`."""
-
-    matrix: Tensor  # (M, P) models with extreme values replaced
-    weights: np.ndarray  # (M,) model weights; the sum is 1
+    blocks = _map_column_blocks(lambda columns: median(values[:, columns]), values.shape[1])
+    return torch.from_numpy(np.concatenate(blocks))
 
 
 def residual_reweighting(
     matrix: Tensor, interval: float, delta: float, num_trainable: int
-) -> Reweighted:
-    """Model weights and corrected values of ARFL (Fu et al., 2019) from all coordinates.
+) -> tuple[Tensor, np.ndarray]:
+    """Models with extreme values replaced, (M, P), and model weights, (M,), of ARFL (2019).
 
     Fewer than three models, and models that are equal, get uniform weights. A corrected value is a
     point on the fitted line and can be below all models. Columns from `num_trainable` on hold
@@ -60,7 +47,7 @@ def residual_reweighting(
     """
     num_models, width = matrix.shape
     if num_models < 3:
-        return Reweighted(matrix, uniform_weights(num_models))
+        return matrix, uniform_weights(num_models)
     values = matrix.numpy()
     corrected = np.empty_like(values)
 
@@ -71,14 +58,13 @@ def residual_reweighting(
         first_buffer = max(num_trainable - columns.start, 0)
         block[:, first_buffer:] = np.maximum(block[:, first_buffer:], y[:, first_buffer:].min(0))
         corrected[:, columns] = block
-        scores: np.ndarray = (fit.confidence * fit.spread).sum(1, dtype=np.float64)
-        return scores
+        return np.asarray((fit.confidence * fit.spread).sum(1, dtype=np.float64))
 
     scores = np.sum(_map_column_blocks(work, width), axis=0)
     if scores.max() == 0:
-        return Reweighted(torch.from_numpy(corrected), uniform_weights(num_models))
+        return torch.from_numpy(corrected), uniform_weights(num_models)
     squared = (scores / scores.max()) ** 2
-    return Reweighted(torch.from_numpy(corrected), squared / squared.sum())
+    return torch.from_numpy(corrected), squared / squared.sum()
 
 
 class ResidualFit(NamedTuple):
@@ -101,7 +87,10 @@ def fit_repeated_median(y: np.ndarray, interval: float) -> ResidualFit:
     with np.errstate(over="ignore", invalid="ignore"):
         ordered = np.stack(order_statistics(y, tuple(range(size))))
         rank = _ranks(y)
-        slope = _repeated_median_slope(ordered)
+        # median_a median_{b != a} (y_b - y_a) / (b - a)
+        ranks = range(size)
+        slopes = ([(ordered[b] - ordered[a]) / (b - a) for b in ranks if b != a] for a in ranks)
+        slope = median([median(row) for row in slopes])
         intercept = median(ordered) - slope * center
         line = intercept + slope * rank
         residual = np.abs(y - line)
@@ -112,24 +101,12 @@ def fit_repeated_median(y: np.ndarray, interval: float) -> ResidualFit:
     return ResidualFit(line, confidence, confidence.std(0, ddof=1))
 
 
-def _repeated_median_slope(ordered: np.ndarray) -> np.ndarray:
-    """median_a median_{b != a} (y_b - y_a) / (b - a) of each column."""
-    size = len(ordered)
-    return median(
-        [
-            median([(ordered[b] - ordered[a]) / (b - a) for b in range(size) if b != a])
-            for a in range(size)
-        ]
-    )
-
-
 def _ranks(y: np.ndarray) -> np.ndarray:
     """Rank of each model in its column, from 0. Of equal values, the later model ranks higher."""
-    size = len(y)
     rank = np.empty(y.shape, dtype=np.int16)
     # Initially each model ranks above all later models.
-    rank[:] = np.arange(size - 1, -1, -1, dtype=np.int16)[:, None]
-    for a in range(size):
+    rank[:] = np.arange(len(y) - 1, -1, -1, dtype=np.int16)[:, None]
+    for a in range(len(y)):
         for b in range(a):
             above = y[a] >= y[b]
             rank[a] += above

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -17,23 +17,17 @@ DELEGATED_TASK_KEY = "delegated_task"  # key of a payload: name of the delegate'
 
 def final_stage_methods() -> list[str]:
     """Names of the methods that can run a final stage: one model, and the stages of FedAvg."""
-    return [
-        info.name
-        for info in registry.list_methods()
-        if info.num_models == 1 and info.cls.stage is FedAvg.stage
-    ]
+    methods = [info for info in registry.list_methods() if info.num_models == 1]
+    return [info.name for info in methods if info.cls.stage is FedAvg.stage]
 
 
 class DelegatedClientPool:
-    """Client pool passed to the delegate.
-
-    Its initial weights are the host's current models. It wraps the delegate's client tasks in one
-    client task of the host.
-    """
+    """Client pool of the delegate: starts from the host's models, runs tasks through the host."""
 
     def __init__(self, pool: ClientPool, models: Mapping[str, Tensor], host_task: TaskFunction):
         self._pool, self._models, self._host_task = pool, list(models.values()), host_task
         self.num_clients, self.client_sizes = pool.num_clients, pool.client_sizes
+        self.labels, self.state = pool.labels, pool.state
 
     def run_task(
         self,
@@ -52,17 +46,9 @@ class DelegatedClientPool:
     def initial_weights(self, index: int = 0) -> Tensor:
         return self._models[index].clone()
 
-    def labels(self, client_id: int) -> Tensor:
-        return self._pool.labels(client_id)
-
-    def state(self, client_id: int) -> Mapping[str, Any]:
-        return self._pool.state(client_id)
-
 
 @dataclass(kw_only=True)
 class DelegatingState(ServerState):
-    """Server state of a method with a delegated final stage."""
-
     delegate: ServerState | None = None  # state of the delegate; None before the final stage
 
 
@@ -78,10 +64,7 @@ class FinalStageDelegation(FedAvg):
     state: DelegatingState
 
     def final_rounds(self, spec: TaskSpec) -> tuple[int, int]:
-        """First round and number of rounds of the final stage.
-
-        Follows from the parameters and `spec`, because clients call it, too.
-        """
+        """First round and number of rounds of the final stage. Clients call it, too."""
         raise NotImplementedError
 
     # Server side
@@ -123,18 +106,15 @@ class FinalStageDelegation(FedAvg):
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
         if not self.is_delegated(ctx):
             return super().aggregate(replies, ctx)
-        delegate = self._delegate
-        delegate.aggregate(replies, self._final_context(ctx))
-        self.state.models = delegate.state.models
+        self._delegate.aggregate(replies, self._final_context(ctx))
+        self.state.models = self._delegate.state.models
 
     def after_round(self, pool: ClientPool, ctx: RoundContext) -> None:
         if self.is_delegated(ctx):
             self._delegate.after_round(self._delegated_pool(pool), self._final_context(ctx))
 
     def eval_models(self) -> Mapping[str, Tensor]:
-        return (
-            super().eval_models() if self.state.delegate is None else self._delegate.eval_models()
-        )
+        return self._delegate.eval_models() if self.state.delegate else super().eval_models()
 
     # Client side
 
@@ -178,7 +158,5 @@ class FinalStageDelegation(FedAvg):
         return replace(spec, participations=self.final_rounds(spec)[1] * spec.clients_per_round)
 
     def _final_context(self, ctx: RoundContext) -> RoundContext:
-        first_round, _ = self.final_rounds(ctx.spec)
-        return replace(
-            ctx, round=ctx.round - first_round, stage="train", spec=self._final_spec(ctx.spec)
-        )
+        round, spec = ctx.round - self.final_rounds(ctx.spec)[0], self._final_spec(ctx.spec)
+        return replace(ctx, round=round, stage="train", spec=spec)

@@ -25,10 +25,7 @@ def split_by_gmm(values: np.ndarray, seed: int, **gmm: float) -> TwoComponentSpl
 
     Fewer than two values, or equal values, are not split: all of them are low. The variances
     differ, so `is_high` is not always one threshold: a wide upper component can also contain the
-    lowest values.
-
-    Args:
-        gmm: options of scikit-learn's GaussianMixture, such as max_iter, tol and reg_covar.
+    lowest values. `gmm` holds options of scikit-learn's GaussianMixture, such as max_iter.
     """
     values = np.asarray(values, dtype=np.float64).reshape(-1)
     if len(values) < 2 or np.ptp(values) <= MIN_RELATIVE_SPREAD * max(1.0, np.abs(values).max()):

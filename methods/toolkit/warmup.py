@@ -1,7 +1,4 @@
-"""Base of centralized methods adapted to federated learning as in FedCorr, appendix B.
-
-FedAvg warm-up rounds come first, then fewer rounds with more local epochs.
-"""
+"""Base of centralized methods adapted as in FedCorr, appendix B: FedAvg rounds come first."""
 
 from typing import ClassVar
 
@@ -13,8 +10,6 @@ from methods.fedavg import FedAvg
 
 @parameters
 class WarmupParams:
-    """Parameters of all methods with FedAvg warm-up."""
-
     budget_share: PositiveFraction = 0.1  # fraction of the budget that is used
     warmup_share: Fraction = 0.2  # fraction of the rounds that are FedAvg
 

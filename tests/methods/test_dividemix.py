@@ -85,7 +85,7 @@ def test_mixmatch_loss_by_hand(make_client, make_ctx, vectors):
         mixup_alpha=0.0, lambda_u=3.0, lambda_u_ramp=0.0, budget_share=1.0, warmup_share=0.0
     )
     trainer = training.Trainer(make_task(client, vectors, ctx), [a, b])
-    loss = DivideMix(params)._mixmatch_loss(trainer, a, b, clean, ctx.rng("dividemix", 0), ctx)
+    loss = DivideMix(params)._mixmatch_loss(trainer, (a, b), clean, ctx.rng("dividemix", 0), ctx)
     streams = ctx.generator("x"), ctx.generator("y")
     value = loss(next(client.batches(3, "train", *streams, subset=torch.tensor([0, 1, 2]))))
 
