@@ -13,17 +13,9 @@ from methods.core.contract import ClientPool, Diagnosis, ServerState
 from methods.core.errors import invalid
 from methods.core.registry import register
 from methods.core.task import Batch, LocalTask, Models, Payload, Reply, RoundContext, TaskSpec
-from methods.fedavg import FedAvg, sample_cohort
+from methods.fedavg import FedAvg, client_values, sample_cohort
+from methods.fedcnml import scoring
 from methods.fedcnml.params import FedCNMLParams, learning_rate, make_schedule
-from methods.fedcnml.scoring import (
-    TIE_TOLERANCE,
-    count_neighbors,
-    divergence_cutoff,
-    jensen_shannon,
-    sample_weights,
-    select_clean_clients,
-    triplet,
-)
 from methods.toolkit.losses import cross_entropy, one_hot, sharpen
 
 MAX_MODEL_BYTES_PER_CALL = 64 * 2**20  # models sent to a client at once for scoring
@@ -31,8 +23,6 @@ MAX_MODEL_BYTES_PER_CALL = 64 * 2**20  # models sent to a client at once for sco
 
 @dataclass(kw_only=True)
 class FedCNMLState(ServerState):
-    """Server state of Fed-CNML."""
-
     clean: np.ndarray  # clean clients; all before scoring
     sums: np.ndarray  # (K, models) sum of the divergences that a client reported last
     minima: np.ndarray  # (K, models) their minimum
@@ -52,19 +42,16 @@ class FedCNML(FedAvg):
     1. `scoring`: every client trains a model and scores the models of the others on its labels.
        Models that score well on many clients mark clean clients.
     2. `warmup`: clean clients train two models with cross-entropy.
-    3. `federation`: all clients train. Each model selects the noisy samples of the other by the
-       Jensen-Shannon divergence between prediction and label. Noisy samples get pseudo-labels and a
-       triplet loss.
+    3. `federation`: all clients train. Each model selects noisy samples for the other, by the JS
+       divergence of prediction and label. They get pseudo-labels and a triplet loss.
 
     Deviations:
 
-    1. The paper gives no tau_1, tau_2, J_u, lambda, T, local epochs and client fraction, and has no
-       official code. The values here are our choice or those of UNICON (CVPR 2022), whose selection
-       it adapts.
+    1. The paper has no official code and no tau_1, tau_2, J_u, lambda, T, local epochs and client
+       fraction. Our choice, or the values of UNICON (CVPR 2022), whose selection it adapts.
     2. Epochs of the paper are read as rounds, and as local epochs in the scoring stage.
     3. Equation 8 raises the cutoff where the text lowers it. The text is followed.
-    4. Equation 13 has a sign that moves a model away from its own global model. The text is
-       followed.
+    4. The sign of equation 13 moves a model away from its global model. The text is followed.
     5. Equations 9 and 10 take separate means over clean and noisy samples, here within a batch. One
        noisy sample can then outweigh all others. `mean_over=batch` takes one mean.
     6. The triplet loss uses logits, which both models have in common. The global models are in
@@ -89,43 +76,36 @@ class FedCNML(FedAvg):
 
     def validate(self, spec: TaskSpec) -> None:
         super().validate(spec)
-        scoring = self.params.client_scoring_enabled
+        scored = self.params.client_scoring_enabled
         least, terms = 2 * spec.clients_per_round, "2 * federation.clients_per_round"
-        if scoring:
+        if scored:
             least, terms = least + spec.num_clients, f"federation.num_clients + {terms}"
-        if spec.participations < least:
-            raise invalid(
-                "budget.participations", spec.participations, f"at least {terms} = {least}"
-            )
-        if scoring and spec.num_clients < 2:
+        if (budget := spec.participations) < least:
+            raise invalid("budget.participations", budget, f"at least {terms} = {least}")
+        if scored and spec.num_clients < 2:
             raise invalid("federation.num_clients", 1, "at least 2, or method.ablation=c1")
 
     def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
         super().setup(spec, pool, ctx)
-        scoring, _, self.rounds = make_schedule(self.params, spec)
-        self.planned_participations = (
-            scoring * spec.num_clients + self.rounds * spec.clients_per_round
-        )
+        scored, _, self.rounds = make_schedule(self.params, spec)
+        later = self.rounds * spec.clients_per_round
+        self.planned_participations = scored * spec.num_clients + later
 
     def initial_state(self, pool: ClientPool, ctx: RoundContext) -> FedCNMLState:
-        models = super().initial_state(pool, ctx).models
+        models, clients = super().initial_state(pool, ctx).models, pool.num_clients
         if self.params.ablation == "c2":
             del models["b"]
-        return FedCNMLState(
-            models,
-            clean=np.arange(pool.num_clients),
-            sums=np.zeros((pool.num_clients, len(models))),
-            minima=np.full((pool.num_clients, len(models)), np.inf),
-            counts=np.zeros(pool.num_clients),
-        )
+        sums, minima = np.zeros((clients, len(models))), np.full((clients, len(models)), np.inf)
+        clean, counts = np.arange(clients), np.zeros(clients)
+        return FedCNMLState(models, clean=clean, sums=sums, minima=minima, counts=counts)
 
     def stage(self, round: int) -> str | None:
-        scoring, warmup, rounds = make_schedule(self.params, self.spec)
-        if round < scoring:
+        scored, warmup, rounds = make_schedule(self.params, self.spec)
+        if round < scored:
             return "scoring"
-        if round < scoring + warmup:
+        if round < scored + warmup:
             return "warmup"
-        return "federation" if round < scoring + rounds else None
+        return "federation" if round < scored + rounds else None
 
     def select_clients(self, pool: ClientPool, ctx: RoundContext) -> Sequence[int]:
         if ctx.stage == "scoring":
@@ -149,10 +129,9 @@ class FedCNML(FedAvg):
             k = reply.client_id
             state.sums[k], state.minima[k] = reply.values["sums"], reply.values["minima"]
             state.counts[k] = reply.num_samples
-        mean = state.sums.sum(axis=0) / state.counts.sum()
-        state.shared["cutoffs"] = divergence_cutoff(
-            mean, state.minima.min(axis=0), params.tau2, params.jsd_limit
-        )
+        mean, minimum = state.sums.sum(axis=0) / state.counts.sum(), state.minima.min(axis=0)
+        cutoffs = scoring.divergence_cutoff(mean, minimum, params.tau2, params.jsd_limit)
+        state.shared["cutoffs"] = cutoffs
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
         if ctx.stage == "scoring":
@@ -171,34 +150,26 @@ class FedCNML(FedAvg):
             cutoffs = zip(state.models, state.shared["cutoffs"], strict=True)
             state.values = {f"cutoff_{name}": value for name, value in cutoffs}
             if self.params.uses_triplet:
-                judged, active = (
-                    sum(reply.values[name] for reply in replies) for name in ("judged", "active")
-                )
+                judged = sum(reply.values["judged"] for reply in replies)
+                active = sum(reply.values["active"] for reply in replies)
                 state.values["triplet_active"] = active / max(judged, 1)
 
     def after_round(self, pool: ClientPool, ctx: RoundContext) -> None:
         if ctx.stage != "scoring":
             return
         state = self.state
-        scores = self._mutual_scores(pool, state.scored_models, ctx)
+        scores = self._mutual_scores(pool, ctx)
         state.scored_models = []
-        threshold, state.eta = count_neighbors(scores, self.params.tau1)
-        received, scores_given = np.nanmean(scores, axis=0), np.nanmean(scores, axis=1)
+        mu1, state.eta = scoring.count_neighbors(scores, self.params.tau1)
+        received, given = np.nanmean(scores, axis=0), np.nanmean(scores, axis=1)
         least = max(self.spec.clients_per_round, -(-self.spec.num_clients // 10))
-        state.clean = select_clean_clients(state.eta, received, self.params.mu2, least)
-        state.arrays = {
-            "eta": state.eta,
-            "mu1": threshold,
-            "received": received,
-            "given": scores_given,
-            "clean": state.clean,
-        }
+        state.clean = scoring.select_clean_clients(state.eta, received, self.params.mu2, least)
+        state.arrays = {"eta": state.eta, "mu1": mu1, "received": received, "given": given}
+        state.arrays["clean"] = state.clean
 
-    def _mutual_scores(
-        self, pool: ClientPool, models: Sequence[Tensor], ctx: RoundContext
-    ) -> np.ndarray:
+    def _mutual_scores(self, pool: ClientPool, ctx: RoundContext) -> np.ndarray:
         """Accuracy of model q on the labels of client p at [p, q]. The diagonal is NaN."""
-        clients = range(pool.num_clients)
+        models, clients = self.state.scored_models, range(pool.num_clients)
         scores = np.full((len(clients), len(clients)), np.nan)
         model_bytes = models[0].numel() * models[0].element_size()
         chunk_size = max(MAX_MODEL_BYTES_PER_CALL // model_bytes, 1)
@@ -215,16 +186,13 @@ class FedCNML(FedAvg):
         return scores
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
-        state, clients = self.state, range(pool.num_clients)
-        is_scored = state.eta is not None
-        masks = {k: pool.state(k)["noisy"].numpy() for k in clients if "noisy" in pool.state(k)}
-        return Diagnosis(
-            client_scores=-state.eta if state.eta is not None else None,
-            noisy_clients=np.setdiff1d(clients, state.clean).tolist() if is_scored else None,
-            noisy_samples=masks or None,
-            values=state.values,
-            arrays=state.arrays,
-        )
+        state = self.state
+        masks = {k: mask.numpy() for k, mask in client_values(pool, "noisy").items()} or None
+        diagnosis = Diagnosis(noisy_samples=masks, values=state.values, arrays=state.arrays)
+        if state.eta is None:
+            return diagnosis
+        noisy = np.setdiff1d(range(pool.num_clients), state.clean).tolist()
+        return replace(diagnosis, client_scores=-state.eta, noisy_clients=noisy)
 
     # Client side
 
@@ -250,14 +218,11 @@ class FedCNML(FedAvg):
         client, models = task.client, task.load_models()
         predictions = torch.stack(training.predict_proba(client, *models.values()))
         labels = client.labels.expand(len(models), -1)[:, :, None]
-        divergences = jensen_shannon(predictions.gather(2, labels).squeeze(2))
+        divergences = scoring.jensen_shannon(predictions.gather(2, labels).squeeze(2))
         if task.payload.shared["trains"]:
             pseudo = sharpen(predictions.mean(0), self.params.temperature)
-            client.state |= {
-                "models": dict(task.payload.models),
-                "divergences": divergences,
-                "pseudo": pseudo,
-            }
+            client.state.update(divergences=divergences, pseudo=pseudo)
+            client.state["models"] = dict(task.payload.models)
         return client.reply({}, sums=divergences.sum(1).numpy(), minima=divergences.amin(1).numpy())
 
     def local_update(self, task: LocalTask) -> Reply:
@@ -274,7 +239,7 @@ class FedCNML(FedAvg):
         divergences, pseudo = (client.state.pop(name) for name in ("divergences", "pseudo"))
         cutoffs = torch.from_numpy(task.payload.shared["cutoffs"])[:, None]
         # Each model uses the selection of the other; a single model uses its own.
-        local.noisy = (divergences > cutoffs + TIE_TOLERANCE).flip(0)
+        local.noisy = (divergences > cutoffs + scoring.TIE_TOLERANCE).flip(0)
         labels = one_hot(client.labels, client.num_classes)
         local.targets = torch.where(local.noisy[:, :, None], pseudo, labels)
         client.state["noisy"] = local.noisy[0].clone()
@@ -306,11 +271,12 @@ class FedCNML(FedAvg):
             terms = cross_entropy(logits, local.targets[i, batch.index], reduction="none")
             if global_logits:
                 own, other = global_logits[i], global_logits[1 - i]
-                hinge = triplet(logits, own, other, params.margin) * noisy[i]
+                hinge = scoring.triplet(logits, own, other, params.margin) * noisy[i]
                 terms = terms + params.triplet_weight * hinge
                 local.judged += int(noisy[i].sum())
                 local.active += int((hinge > 0).sum())
-            losses.append((sample_weights(noisy[i], params.mean_over) * terms).sum())
+            weights = scoring.sample_weights(noisy[i], params.mean_over)
+            losses.append((weights * terms).sum())
         return torch.stack(losses).sum()
 
     def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:

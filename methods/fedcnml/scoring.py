@@ -25,11 +25,7 @@ def count_neighbors(scores: np.ndarray, tau1: float) -> tuple[float, np.ndarray]
 
 
 def select_clean_clients(eta: np.ndarray, received: np.ndarray, mu2: int, least: int) -> np.ndarray:
-    """S_clear: clients with eta > mu2.
-
-    If these are fewer than `least`, the first `least` clients by eta, then by mean received score,
-    then by number.
-    """
+    """S_clear: clients with eta > mu2, but at least the first `least` by eta, score and number."""
     order = np.lexsort((-received, -eta))
     return np.sort(order[: max(int((eta > mu2).sum()), least)])
 
@@ -44,11 +40,9 @@ def jensen_shannon(probability: Tensor) -> Tensor:
     return 1 - (torch.xlogy(1 + a, 1 + a) - torch.xlogy(a, a)) / (2 * math.log(2))
 
 
-def divergence_cutoff(
-    mean: np.ndarray, minimum: np.ndarray, tau2: float, jsd_limit: float
-) -> np.ndarray:
+def divergence_cutoff(mean: np.ndarray, low: np.ndarray, tau2: float, limit: float) -> np.ndarray:
     """Equation 8 as its text describes it: the mean, lowered towards the minimum from J_u on."""
-    return np.where(mean >= jsd_limit, mean - (mean - minimum) / tau2, mean)
+    return np.where(mean >= limit, mean - (mean - low) / tau2, mean)
 
 
 def sample_weights(noisy: Tensor, mean_over: str) -> Tensor:
@@ -64,8 +58,5 @@ def sample_weights(noisy: Tensor, mean_over: str) -> Tensor:
 
 
 def triplet(logits: Tensor, own: Tensor, other: Tensor, margin: float) -> Tensor:
-    """Triplet loss of each sample (eq. 11 to 13).
-
-    It keeps the logits of a local model closer to its own global model than to the other one.
-    """
+    """Triplet loss of each sample (eq. 11 to 13): stay closer to the own global model's logits."""
     return ((logits - own).square().sum(1) - (logits - other).square().sum(1) + margin).clamp_min(0)

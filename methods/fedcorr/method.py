@@ -16,14 +16,8 @@ from methods.core.registry import register
 from methods.core.streams import numpy_generator
 from methods.core.task import Batch, LocalTask, Models, Payload, Reply, RoundContext, TaskSpec
 from methods.fedavg import sample_cohort
+from methods.fedcorr import relabeling
 from methods.fedcorr.params import FedCorrParams, make_schedule
-from methods.fedcorr.relabeling import (
-    add_proximal_grad,
-    largest_loss_indices,
-    relabel,
-    relabel_count,
-    sample_losses,
-)
 from methods.toolkit import mixup
 from methods.toolkit.final_stage import DelegatingState, FinalStageDelegation
 from methods.toolkit.lid import lid
@@ -33,8 +27,6 @@ from methods.toolkit.mixture import split_by_gmm
 
 @dataclass(kw_only=True)
 class FedCorrState(DelegatingState):
-    """Server state of FedCorr."""
-
     lid: np.ndarray  # (K,) LID scores of the current iteration
     cumulative_lid: np.ndarray  # (K,) sum of the LID scores over the finished iterations
     noise_levels: np.ndarray  # (K,) mu_hat, estimated noise levels
@@ -52,18 +44,15 @@ class FedCorr(FinalStageDelegation):
     Stages:
 
     1. `preprocessing`: clients train one after the other, each from the model of the previous one.
-       At the end of each iteration over all clients, Gaussian mixtures identify noisy clients,
-       their noise levels and their noisy samples. Some noisy samples get the label that the global
-       model predicts.
-    2. `finetuning`: clean clients train. Then every confident prediction replaces a label on noisy
-       clients.
+       After each iteration over all clients, Gaussian mixtures identify noisy clients, their noise
+       levels and noisy samples. Some noisy samples get the label that the global model predicts.
+    2. `finetuning`: clean clients train. Confident predictions then replace labels of noisy ones.
     3. `training`: all clients train. `final` can name another method for this stage.
 
     Deviations:
 
-    1. Where the official code and the paper differ, `profile=official` (default) follows the code
-       and `profile=paper` the text. The seven options from `prox` to `score_view` change either
-       profile.
+    1. Where official code and paper differ, `profile=official` (default) follows the code and
+       `profile=paper` the text. The seven options from `prox` to `score_view` change a profile.
     2. The paper does not name a view for scoring. Its profile uses plain images.
     3. Both profiles take from the code the strict comparison with theta, the condition mu <= kappa,
        and the confidence threshold of the second relabeling.
@@ -74,7 +63,7 @@ class FedCorr(FinalStageDelegation):
     7. If no client is below kappa, finetuning uses the least noisy cohort. The code fails.
     8. T_1 is reduced if it needs more than half of the budget.
     9. A disabled stage leaves its part of the budget unspent. The supplement says so for finetuning
-       (C.6); for the third stage it says nothing.
+       only (C.6).
     10. The method named by `final` starts from the finetuned model with its registered defaults,
         empty state, round 0 and without mixup. The paper does not specify this.
     """
@@ -94,18 +83,15 @@ class FedCorr(FinalStageDelegation):
             least = f"at least federation.num_clients={spec.num_clients}, or method.iterations=0"
             raise invalid("budget.participations", spec.participations, least)
         super().validate(spec)
-        schedule = make_schedule(self.params, spec)
-        if schedule.rounds_before_training + schedule.training == 0:
+        if sum(self.final_rounds(spec)) == 0:
             raise UserError("all FedCorr stages are disabled; enable at least one")
 
     def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
-        self.schedule = make_schedule(self.params, spec)
+        schedule = self.schedule = make_schedule(self.params, spec)
         super().setup(spec, pool, ctx)
-        self.rounds = self.schedule.rounds_before_training + self.schedule.training
-        later_rounds = self.schedule.finetuning + self.schedule.training
-        self.planned_participations = (
-            self.schedule.iterations * spec.num_clients + later_rounds * spec.clients_per_round
-        )
+        self.rounds = schedule.rounds_before_training + schedule.training
+        later = (schedule.finetuning + schedule.training) * spec.clients_per_round
+        self.planned_participations = schedule.iterations * spec.num_clients + later
 
     def initial_state(self, pool: ClientPool, ctx: RoundContext) -> FedCorrState:
         return FedCorrState(
@@ -144,8 +130,8 @@ class FedCorr(FinalStageDelegation):
 
     def payload(self, client_id: int, ctx: RoundContext) -> Payload:
         if ctx.stage == "preprocessing":
-            noise_level = float(self.state.noise_levels[client_id])
-            return Payload(self.state.models, {"noise_level": noise_level})
+            level = float(self.state.noise_levels[client_id])
+            return Payload(self.state.models, {"noise_level": level})
         return super().payload(client_id, ctx)
 
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:
@@ -155,13 +141,12 @@ class FedCorr(FinalStageDelegation):
                 self.state.lid[reply.client_id] = reply.values["lid"]
 
     def after_round(self, pool: ClientPool, ctx: RoundContext) -> None:
+        schedule, next_round = self.schedule, ctx.round + 1
         is_single = ctx.stage == "preprocessing" and self.params.fraction_scheduling
         self.state.participations_since_iteration += 1 if is_single else self.spec.clients_per_round
-        next_round = ctx.round + 1
-        if ctx.stage == "preprocessing":
-            if next_round % self.schedule.rounds_per_iteration == 0:
-                self._end_iteration(pool, ctx)
-        elif ctx.stage == "finetuning" and next_round == self.schedule.rounds_before_training:
+        if ctx.stage == "preprocessing" and next_round % schedule.rounds_per_iteration == 0:
+            self._end_iteration(pool, ctx)
+        elif ctx.stage == "finetuning" and next_round == schedule.rounds_before_training:
             if self.params.correction:
                 self._relabel_after_finetuning(pool, ctx)
         super().after_round(pool, ctx)
@@ -170,9 +155,8 @@ class FedCorr(FinalStageDelegation):
         """Steps 1 to 3 of Section 3.2: noisy clients, their noise levels, their labels."""
         state = self.state
         if not np.isfinite(state.lid).all():
-            raise DivergenceError(
-                f"round {ctx.round} ({ctx.stage}): the LID score of a client is not finite"
-            )
+            where = f"round {ctx.round} ({ctx.stage})"
+            raise DivergenceError(f"{where}: the LID score of a client is not finite")
         state.iteration += 1
         state.participations_since_iteration = 0
         state.cumulative_lid = state.cumulative_lid + state.lid
@@ -195,11 +179,11 @@ class FedCorr(FinalStageDelegation):
         state.relabeled = sum(reply.values["relabeled"] for reply in replies)
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
-        state = self.state
-        if self.schedule.iterations == 0:
+        state, planned = self.state, self.schedule.iterations
+        if planned == 0:
             return Diagnosis()
         values = {
-            "iterations": self.schedule.iterations,
+            "iterations": planned,
             "iteration": state.iteration,
             "relabelled": state.relabeled,
         }
@@ -242,7 +226,9 @@ class FedCorr(FinalStageDelegation):
 
     def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
         if task.local.prox_weight:
-            add_proximal_grad(model, batch.step, task.local.prox_weight, task.local.prox_form)
+            relabeling.add_proximal_grad(
+                model, batch.step, task.local.prox_weight, task.local.prox_form
+            )
 
     def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         if task.ctx.stage != "preprocessing":
@@ -252,10 +238,7 @@ class FedCorr(FinalStageDelegation):
         return {"lid": lid(logits.softmax(1), self.params.neighbours).mean().item()}
 
     def examine(self, task: LocalTask) -> Reply:
-        """Client task: estimate the noise level of a noisy client and relabel some samples.
-
-        Nothing is relabeled if the payload has no model.
-        """
+        """Client task: estimate the noise level. If the payload has a model, relabel samples."""
         client, params, options = task.client, self.params, self.params.options
         losses = client.state["fedcorr_losses"]
         noisy = torch.from_numpy(split_by_gmm(losses.numpy(), task.ctx.seed).is_high)
@@ -267,17 +250,21 @@ class FedCorr(FinalStageDelegation):
             if options.rank_loss == "global":
                 losses = self._sample_losses(logits, task)
             pool = noisy if options.relabel_pool == "noisy" else torch.ones_like(noisy)
-            count = relabel_count(client.num_samples, noise_level, params.pi)
-            candidates = largest_loss_indices(losses, pool, count)
-            client.labels, changed = relabel(client.labels, candidates, logits, params.theta)
+            count = relabeling.relabel_count(client.num_samples, noise_level, params.pi)
+            candidates = relabeling.largest_loss_indices(losses, pool, count)
+            labels, theta = client.labels, params.theta
+            client.labels, changed = relabeling.relabel(labels, candidates, logits, theta)
         return client.reply({}, noise_level=noise_level, relabeled=changed)
 
     def relabel_confident(self, task: LocalTask) -> Reply:
         """Client task: replace the label of every sample with a confident prediction."""
-        client = task.client
+        client, theta, samples = (
+            task.client,
+            self.params.theta,
+            torch.arange(task.client.num_samples),
+        )
         logits = self._compute_logits(task.load_models()["model"], task, "relabel")
-        samples = torch.arange(client.num_samples)
-        client.labels, changed = relabel(client.labels, samples, logits, self.params.theta)
+        client.labels, changed = relabeling.relabel(client.labels, samples, logits, theta)
         return client.reply({}, relabeled=changed)
 
     def _compute_logits(self, model: FlatModel, task: LocalTask, purpose: str) -> Tensor:
@@ -285,4 +272,4 @@ class FedCorr(FinalStageDelegation):
         return training.map_client_samples(task.client, [model.eval()], view, generator)[0]
 
     def _sample_losses(self, logits: Tensor, task: LocalTask) -> Tensor:
-        return sample_losses(logits, task.client.labels, self.params.options.sample_loss)
+        return relabeling.sample_losses(logits, task.client.labels, self.params.options.sample_loss)

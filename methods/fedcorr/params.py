@@ -24,20 +24,13 @@ class ImplementationOptions:
     score_view: str  # train: one random training view; plain: no augmentation
 
 
-PROFILES = {
-    "official": ImplementationOptions(
-        "l2", "ce_on_probs", "local", "client", "all", "lid_noisy", "train"
-    ),
-    "paper": ImplementationOptions(
-        "l2sq", "ce", "global", "noisy", "preprocessing", "kappa", "plain"
-    ),
-}
+OFFICIAL = ("l2", "ce_on_probs", "local", "client", "all", "lid_noisy", "train")
+PAPER = ("l2sq", "ce", "global", "noisy", "preprocessing", "kappa", "plain")
+PROFILES = {"official": ImplementationOptions(*OFFICIAL), "paper": ImplementationOptions(*PAPER)}
 
 
 @parameters
 class FedCorrParams:
-    """Parameters of FedCorr."""
-
     iterations: NonNegativeInt = 5  # T_1, participations of every client in preprocessing
     finetuning_share: Fraction = 0.5263  # T_2 / (T_2 + T_3): 500 of 950 rounds
     theta: Fraction = 0.5  # theta, confidence above which a prediction replaces a label
@@ -96,17 +89,12 @@ class FedCorrSchedule(NamedTuple):
 
 
 def make_schedule(params: FedCorrParams, spec: TaskSpec) -> FedCorrSchedule:
-    """Divide the budget: T_1 participations of every client, then rounds of the usual cohort.
-
-    T_1 is reduced to fit in half of the budget, but not below 1.
-    """
+    """Divide the budget: T_1 participations of every client, then rounds of the usual cohort."""
+    # T_1 is reduced to fit in half of the budget, but not below 1.
     iterations = min(params.iterations, max(spec.participations // 2 // spec.num_clients, 1))
     cohort = 1 if params.fraction_scheduling else spec.clients_per_round
     rounds = (spec.participations - iterations * spec.num_clients) // spec.clients_per_round
     finetuning = round(rounds * params.finetuning_share)
-    return FedCorrSchedule(
-        iterations,
-        -(-spec.num_clients // cohort),
-        finetuning if params.finetuning else 0,
-        rounds - finetuning if params.usual_training else 0,
-    )
+    training = rounds - finetuning if params.usual_training else 0
+    finetuning = finetuning if params.finetuning else 0
+    return FedCorrSchedule(iterations, -(-spec.num_clients // cohort), finetuning, training)

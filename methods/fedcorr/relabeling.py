@@ -8,11 +8,8 @@ from methods.toolkit.losses import cross_entropy, softmax_twice_loss
 
 
 def relabel_count(num_samples: int, noise_level: float, pi: float) -> int:
-    """Number of samples to relabel.
-
-    The product is truncated in this order, as in the official code: 44 samples, 30 of them noisy,
-    and pi = 0.5 give 14.
-    """
+    """Number of samples to relabel."""
+    # Truncated in this order, as in the official code: 44 samples, 30 noisy, pi = 0.5 give 14.
     return int(num_samples * noise_level * pi)
 
 
@@ -22,10 +19,7 @@ def largest_loss_indices(losses: Tensor, pool: Tensor, count: int) -> Tensor:
 
 
 def relabel(labels: Tensor, candidates: Tensor, logits: Tensor, theta: float) -> tuple[Tensor, int]:
-    """Replace the labels of candidates whose highest class probability exceeds theta.
-
-    Returns the new labels and the number of changes.
-    """
+    """Replace labels of candidates with confidence above theta. Also count the changes."""
     confidence, predicted = logits.softmax(1)[candidates].max(1)
     is_confident = confidence > theta
     new = labels.clone()
@@ -41,12 +35,9 @@ def sample_losses(logits: Tensor, labels: Tensor, kind: str) -> Tensor:
 
 
 def add_proximal_grad(model: FlatModel, step: int, weight: float, form: str) -> None:
-    """Add the gradient of weight * |w - w_t| (l2) or weight * |w - w_t|^2 (l2sq) to `model.grad`.
-
-    As in the official code, l2 does not act on the first batch of an epoch.
-    """
+    """Add the gradient of weight * |w - w_t| (l2) or weight * |w - w_t|^2 (l2sq)."""
     if form == "l2sq":
         model.grad.add_(model.drift, alpha=2 * weight)
-    elif step > 0:
+    elif step > 0:  # As in the official code, l2 does not act on the first batch of an epoch.
         drift = model.drift
         model.grad.add_(drift, alpha=weight / max(float(drift.norm()), 1e-12))

@@ -49,7 +49,7 @@ def test_divergence_equals_definition(masses, label):
 def test_cutoff():
     """The mean below J_u = 0.7. Above: 0.8 - (0.8 - 0.1) / 5 = 0.66 and 0.7 - 0.5 / 5 = 0.6."""
     means, minima = np.array([0.69, 0.8, 0.7]), np.array([0.0, 0.1, 0.2])
-    cutoffs = divergence_cutoff(means, minima, tau2=5.0, jsd_limit=0.7)
+    cutoffs = divergence_cutoff(means, minima, tau2=5.0, limit=0.7)
     assert cutoffs == pytest.approx([0.69, 0.66, 0.6])
 
 

@@ -129,7 +129,8 @@ def test_scores_are_accuracies_on_labels_of_others(open_run):
     run = open_run(*FAST)
     _, replies = advance(run)
     vectors = [reply.models["a"] for reply in replies]
-    scores = run.method._mutual_scores(run.pool, vectors, run.context("scoring"))
+    run.method.state.scored_models = vectors
+    scores = run.method._mutual_scores(run.pool, run.context("scoring"))
     assert np.isnan(np.diagonal(scores)).all()
     for p, q in ((0, 1), (1, 0), (7, 3)):
         correct = predict(run, vectors[q], p).argmax(1) == run.pool.labels(p)
@@ -141,13 +142,14 @@ def test_scores_do_not_depend_on_models_per_call(open_run, monkeypatch, samples)
     run = open_run(*FAST, f"method.scoring_samples={samples}")
     method, pool, ctx = run.method, run.pool, run.context("scoring")
     vectors = [pool.initial_weights(i) for i in range(8)]
-    scores = method._mutual_scores(pool, vectors, ctx)
+    method.state.scored_models = vectors
+    scores = method._mutual_scores(pool, ctx)
     assert pool.meter.samples_scored == (8 * samples or pool.client_sizes.sum())
     for models_per_call in (1, 3):
         limit = models_per_call * vectors[0].numel() * 4 + 1
         monkeypatch.setattr(methods.fedcnml.method, "MAX_MODEL_BYTES_PER_CALL", limit)
         before = pool.meter.models_down
-        in_parts = method._mutual_scores(pool, vectors, ctx)
+        in_parts = method._mutual_scores(pool, ctx)
         assert np.array_equal(in_parts, scores, equal_nan=True)
         assert pool.meter.models_down - before == 8 * 7
 
