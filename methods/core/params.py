@@ -31,22 +31,13 @@ PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 
 _STRICT = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-_KINDS = {
-    int: "an integer",
-    float: "a number",
-    bool: "true or false",
-    str: "a string",
-    NoneType: "null",
-}
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
+_KINDS: dict[type, str] = {int: "an integer", float: "a number", bool: "true or false"}
+_KINDS |= {str: "a string", NoneType: "null"}
 
 Item = TypeVar("Item")
 # Accepts a list, because YAML has no tuples.
-Tuple = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
+_from_list = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+Tuple = Annotated[tuple[Item, ...], _from_list]
 
 
 @dataclass_transform(frozen_default=True)
@@ -96,14 +87,9 @@ def describe(hint: Any) -> str:
 
 
 def _describe_bounds(kind: str, metadata: tuple[Any, ...]) -> str:
-    bounds: dict[str, Any] = {}
-    for entry in metadata:
-        for constraint in getattr(entry, "metadata", [entry]):
-            bounds |= {
-                name: getattr(constraint, name)
-                for name in ("gt", "ge", "lt", "le")
-                if hasattr(constraint, name)
-            }
+    rules = [rule for entry in metadata for rule in getattr(entry, "metadata", [entry])]
+    names = ("gt", "ge", "lt", "le")
+    bounds = {name: getattr(rule, name) for rule in rules for name in names if hasattr(rule, name)}
     low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
     if low is not None and high is not None:
         opening, closing = "[" if "ge" in bounds else "(", "]" if "le" in bounds else ")"

@@ -42,14 +42,7 @@ def register(*, family: str, paper: str) -> Callable[[MethodClass], MethodClass]
     return add
 
 
-def list_methods() -> list[MethodInfo]:
-    """All methods, by name."""
-    return METHODS.all()
-
-
-def get(name: str) -> MethodInfo:
-    """One method by name. Raises UserError."""
-    return METHODS.get(name)
+list_methods, get = METHODS.all, METHODS.get
 
 
 def build(name: str, params: Mapping[str, Any]) -> Method:

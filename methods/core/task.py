@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from methods.core import streams
 from methods.core.flat_model import FlatModel
@@ -61,7 +60,7 @@ class RoundContext:
         """NumPy stream of this round for one purpose, such as `ctx.rng("select")`."""
         return streams.numpy_generator(self.seed, self.round, *key)
 
-    def generator(self, *key: int | str) -> torch.Generator:
+    def generator(self, *key: int | str) -> Generator:
         """PyTorch stream of this round for one purpose."""
         return streams.torch_generator(self.seed, self.round, *key)
 
@@ -108,7 +107,7 @@ class Client(Protocol):
         """A model with these parameters. Each call returns a different instance."""
 
     def images(
-        self, index: Tensor, view: str = "plain", generator: torch.Generator | None = None
+        self, index: Tensor, view: str = "plain", generator: Generator | None = None
     ) -> Tensor:
         """Images at these positions under a view: `plain`, `train`, `strong` or `second`."""
 
@@ -116,8 +115,8 @@ class Client(Protocol):
         self,
         batch_size: int,
         view: str,
-        order: torch.Generator,
-        augment: torch.Generator,
+        order: Generator,
+        augment: Generator,
         epoch: int = 0,
         subset: Tensor | None = None,
     ) -> Iterator[Batch]:
@@ -140,7 +139,7 @@ class LocalTask:
         """NumPy stream of this client and round for one purpose."""
         return self.ctx.rng(purpose, self.client.id)
 
-    def generator(self, purpose: str) -> torch.Generator:
+    def generator(self, purpose: str) -> Generator:
         """PyTorch stream of this client and round for one purpose."""
         return self.ctx.generator(purpose, self.client.id)
 

@@ -1,5 +1,3 @@
 """Fed-CNML (Wu et al., Computer Science 2024)."""
 
-from methods.fedcnml.method import FedCNML
-
-__all__ = ["FedCNML"]
+from methods.fedcnml.method import FedCNML as FedCNML

@@ -1,5 +1,3 @@
 """FedCorr (Xu et al., CVPR 2022)."""
 
-from methods.fedcorr.method import FedCorr
-
-__all__ = ["FedCorr"]
+from methods.fedcorr.method import FedCorr as FedCorr

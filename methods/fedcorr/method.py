@@ -94,12 +94,9 @@ class FedCorr(FinalStageDelegation):
         self.planned_participations = schedule.iterations * spec.num_clients + later
 
     def initial_state(self, pool: ClientPool, ctx: RoundContext) -> FedCorrState:
-        return FedCorrState(
-            super().initial_state(pool, ctx).models,
-            lid=np.zeros(pool.num_clients),
-            cumulative_lid=np.zeros(pool.num_clients),
-            noise_levels=np.zeros(pool.num_clients),
-        )
+        models = super().initial_state(pool, ctx).models
+        lid, cumulative, levels = np.zeros((3, pool.num_clients))
+        return FedCorrState(models, lid=lid, cumulative_lid=cumulative, noise_levels=levels)
 
     def final_rounds(self, spec: TaskSpec) -> tuple[int, int]:
         schedule = make_schedule(self.params, spec)
@@ -179,14 +176,10 @@ class FedCorr(FinalStageDelegation):
         state.relabeled = sum(reply.values["relabeled"] for reply in replies)
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
-        state, planned = self.state, self.schedule.iterations
-        if planned == 0:
+        state, total = self.state, self.schedule.iterations
+        if total == 0:
             return Diagnosis()
-        values = {
-            "iterations": planned,
-            "iteration": state.iteration,
-            "relabelled": state.relabeled,
-        }
+        values = {"iterations": total, "iteration": state.iteration, "relabelled": state.relabeled}
         if state.iteration == 0:
             return Diagnosis(values=values)
         arrays: dict[str, Any] = {}
@@ -225,10 +218,9 @@ class FedCorr(FinalStageDelegation):
         return cross_entropy(model(x), y)
 
     def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
-        if task.local.prox_weight:
-            relabeling.add_proximal_grad(
-                model, batch.step, task.local.prox_weight, task.local.prox_form
-            )
+        local = task.local
+        if local.prox_weight:
+            relabeling.add_proximal_grad(model, batch.step, local.prox_weight, local.prox_form)
 
     def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         if task.ctx.stage != "preprocessing":
@@ -258,11 +250,8 @@ class FedCorr(FinalStageDelegation):
 
     def relabel_confident(self, task: LocalTask) -> Reply:
         """Client task: replace the label of every sample with a confident prediction."""
-        client, theta, samples = (
-            task.client,
-            self.params.theta,
-            torch.arange(task.client.num_samples),
-        )
+        client, theta = task.client, self.params.theta
+        samples = torch.arange(client.num_samples)
         logits = self._compute_logits(task.load_models()["model"], task, "relabel")
         client.labels, changed = relabeling.relabel(client.labels, samples, logits, theta)
         return client.reply({}, relabeled=changed)
