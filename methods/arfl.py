@@ -33,7 +33,6 @@ class ARFL(FedAvg):
     """
 
     name = "arfl"
-    Params = ARFLParams
     params: ARFLParams
     skip_nonfinite_updates = True
 

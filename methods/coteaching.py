@@ -10,7 +10,7 @@ from methods.core.contract import ClientPool, Diagnosis
 from methods.core.params import Fraction, ProperFraction, parameters
 from methods.core.registry import register
 from methods.core.task import Batch, LocalTask, Models
-from methods.fedavg import FedAvg, client_values
+from methods.fedavg import FedAvg, client_arrays
 from methods.toolkit.losses import cross_entropy
 from methods.toolkit.schedules import forget_rate, num_kept, rounds_from_fraction
 
@@ -39,7 +39,6 @@ class Coteaching(FedAvg):
     """
 
     name = "coteaching"
-    Params = CoteachingParams
     params: CoteachingParams
     model_names = ("a", "b")
     client_state_doc = "mask of the samples that the first model selected last"
@@ -53,8 +52,8 @@ class Coteaching(FedAvg):
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         """Noisy: samples that the first model did not select in a client's last epoch."""
-        selected = client_values(pool, "picked")
-        return Diagnosis(noisy_samples={k: ~mask.numpy() for k, mask in selected.items()})
+        selected = client_arrays(pool, "picked")
+        return Diagnosis(noisy_samples={k: ~mask for k, mask in selected.items()})
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:
         length = rounds_from_fraction(self.params.ramp_rounds, task.ctx.spec)

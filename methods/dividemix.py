@@ -15,7 +15,7 @@ from methods.core.params import Fraction, NonNegative, Positive, PositiveInt, pa
 from methods.core.registry import register
 from methods.core.task import Batch, Client, LocalTask, Models, Reply, RoundContext
 from methods.core.training import ModelList, Trainer
-from methods.fedavg import client_values
+from methods.fedavg import client_arrays
 from methods.toolkit import mixture, mixup
 from methods.toolkit.losses import cross_entropy, one_hot, sharpen
 from methods.toolkit.schedules import ramp
@@ -63,7 +63,6 @@ class DivideMix(WarmupMethod):
     """
 
     name = "dividemix"
-    Params = DivideMixParams
     params: DivideMixParams
     model_names = ("a", "b")
     main_stage = "divide"
@@ -75,8 +74,7 @@ class DivideMix(WarmupMethod):
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         """Predicted mislabeled: unlabeled in the first model's last division of a client."""
-        masks = client_values(pool, "doubtful")
-        return Diagnosis(noisy_samples={k: mask.numpy() for k, mask in masks.items()})
+        return Diagnosis(noisy_samples=client_arrays(pool, "doubtful"))
 
     def predict(self, models: Models, x: Tensor) -> Tensor:
         """Average the logits: same argmax as the paper's sum, less extreme probabilities."""
@@ -149,10 +147,9 @@ def clean_probabilities(client: Client, models: ModelList, rng: Generator) -> li
 
 
 def clean_probability(losses: Tensor, seed: int) -> Tensor:
-    """Posterior of the component with the smaller mean of a two-Gaussian mixture.
+    """Posterior of the lower component of a two-Gaussian mixture of losses, scaled to [0, 1].
 
-    Losses are scaled to [0, 1] first. If all are equal or one is not finite, all samples count as
-    clean. A diverged model is detected when its update is received.
+    If all losses are equal or one is not finite, all samples count as clean.
     """
     lowest, spread = losses.min(), losses.max() - losses.min()
     if not 0 < spread < torch.inf:

@@ -108,7 +108,7 @@ def sample_cohort(candidates: int | np.ndarray, size: int, ctx: RoundContext) ->
     return [int(k) for k in np.sort(cohort)]
 
 
-def client_values(pool: ClientPool, key: str) -> dict[int, Tensor]:
+def client_arrays(pool: ClientPool, key: str) -> dict[int, np.ndarray]:
     """The tensor `key` of each client state that has it, by client. For `diagnose`."""
     states = {k: pool.state(k) for k in range(pool.num_clients)}
-    return {k: state[key] for k, state in states.items() if key in state}
+    return {k: state[key].numpy() for k, state in states.items() if key in state}

@@ -49,7 +49,6 @@ class FedDyn(FedAvg):
     """
 
     name = "feddyn"
-    Params = FedDynParams
     params: FedDynParams
     state: FedDynState
     client_state_doc = "gradient g (one model)"

@@ -43,7 +43,6 @@ class FedLSR(FedAvg):
     """
 
     name = "fedlsr"
-    Params = FedLSRParams
     params: FedLSRParams
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:

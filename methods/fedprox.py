@@ -26,7 +26,6 @@ class FedProx(FedAvg):
     """
 
     name = "fedprox"
-    Params = FedProxParams
     params: FedProxParams
     fedavg_equivalent_params = {"mu": 0.0}
 

@@ -60,7 +60,6 @@ class JointOpt(WarmupMethod):
     """
 
     name = "jointopt"
-    Params = JointOptParams
     params: JointOptParams
     main_stage = "joint"
     client_state_doc = "labels and last predictions of every sample"

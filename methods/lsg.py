@@ -13,7 +13,7 @@ from methods.core.flat_model import FlatModel
 from methods.core.params import Fraction, NonNegative, Positive, ProperFraction, parameters
 from methods.core.registry import register
 from methods.core.task import Batch, LocalTask, Models
-from methods.fedavg import FedAvg, client_values
+from methods.fedavg import FedAvg, client_arrays
 from methods.toolkit import losses
 from methods.toolkit.schedules import ramp, rounds_from_fraction
 
@@ -68,7 +68,6 @@ class LSG(FedAvg):
     """
 
     name = "lsg"
-    Params = LSGParams
     params: LSGParams
     client_state_doc = "ensemble logits of each sample and the number of completed epochs"
     fedavg_equivalent_params = {"sharpening": False, "distillation": "none"}
@@ -111,7 +110,7 @@ class LSG(FedAvg):
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         """Labels are the classes of the ensembles. Noisy: samples whose current label differs."""
-        labels = {k: z.argmax(1).numpy() for k, z in client_values(pool, "ensemble").items()}
+        labels = {k: z.argmax(1) for k, z in client_arrays(pool, "ensemble").items()}
         noisy = {k: classes != pool.labels(k).numpy() for k, classes in labels.items()}
         return Diagnosis(noisy_samples=noisy, labels=labels)
 

@@ -38,7 +38,6 @@ class PoC(FedAvg):
     """
 
     name = "poc"
-    Params = PoCParams
     params: PoCParams
 
     def validate(self, spec: TaskSpec) -> None:

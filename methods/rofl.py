@@ -15,7 +15,7 @@ from methods.core.params import Fraction, NonNegative, ProperFraction, parameter
 from methods.core.registry import register
 from methods.core.task import Batch, LocalTask, Models, Reply, RoundContext
 from methods.coteaching import smallest_loss_indices
-from methods.fedavg import FedAvg, client_values
+from methods.fedavg import FedAvg, client_arrays
 from methods.toolkit.aggregation import uniform_weights
 from methods.toolkit.losses import cross_entropy, entropy, one_hot
 from methods.toolkit.schedules import forget_rate, ramp, rounds_from_fraction
@@ -57,7 +57,6 @@ class RoFL(FedAvg):
     """
 
     name = "rofl"
-    Params = RoFLParams
     params: RoFLParams
     client_state_doc = "mask of the samples selected last, and their labels (for diagnosis only)"
 
@@ -76,9 +75,8 @@ class RoFL(FedAvg):
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         """Noisy: samples not selected in a client's last epoch. Labels: its targets."""
-        noisy = {k: ~mask.numpy() for k, mask in client_values(pool, "chosen").items()}
-        labels = {k: targets.numpy() for k, targets in client_values(pool, "targets").items()}
-        return Diagnosis(noisy_samples=noisy, labels=labels)
+        noisy = {k: ~mask for k, mask in client_arrays(pool, "chosen").items()}
+        return Diagnosis(noisy_samples=noisy, labels=client_arrays(pool, "targets"))
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:
         params, client, ctx, local = self.params, task.client, task.ctx, task.local

@@ -29,7 +29,6 @@ class SymmetricCE(FedAvg):
     """
 
     name = "symmetric_ce"
-    Params = SymmetricCEParams
     params: SymmetricCEParams
     fedavg_equivalent_params = {"alpha": 1.0, "beta": 0.0}
 

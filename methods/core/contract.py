@@ -15,7 +15,6 @@ import numpy as np
 from torch import Tensor
 
 from methods.core.flat_model import FlatModel
-from methods.core.params import NoParams
 from methods.core.task import Batch, LocalTask, Models, Payload, Reply, RoundContext, TaskSpec
 
 TaskFunction = Callable[[LocalTask], Reply]
@@ -81,7 +80,7 @@ class Method(ABC):
     """Base class of all methods. Subclass `FedAvg`, which implements the abstract hooks."""
 
     name: ClassVar[str]
-    Params: ClassVar[type] = NoParams
+    params: Any  # annotated in a subclass with its parameter class, which is then registered
     model_names: ClassVar[tuple[str, ...]] = ("model",)
     client_state_doc: ClassVar[str] = "none"  # client state, for the table of methods
     skip_nonfinite_updates: ClassVar[bool] = False  # False: NaN or Inf ends the run as diverged

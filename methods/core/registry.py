@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from methods.core.contract import Method
-from methods.core.params import build_params
+from methods.core.params import NoParams, build_params
 from methods.core.plugins import Registry
 
 MethodClass = TypeVar("MethodClass", bound=type[Method])
@@ -36,7 +36,9 @@ def register(*, family: str, paper: str) -> Callable[[MethodClass], MethodClass]
 
     def add(cls: MethodClass) -> MethodClass:
         summary = (cls.__doc__ or "").strip().split("\n")[0]
-        METHODS.add(MethodInfo(cls.name, cls, cls.Params, family, paper, summary))
+        annotated = get_type_hints(cls)["params"]
+        params = NoParams if annotated is Any else annotated
+        METHODS.add(MethodInfo(cls.name, cls, params, family, paper, summary))
         return cls
 
     return add

@@ -21,10 +21,8 @@ class Optimizer:
     """SGD or Adam on the flat vectors of a model, as defined by torch.optim."""
 
     def __init__(self, model: FlatModel, train: TrainParams, lr: float):
-        self.model, self.train, self.lr = model, train, lr
-        self.steps = 0
-        is_adam = train.optimizer == "adam"
-        zeros = torch.zeros_like
+        self.model, self.train, self.lr, self.steps = model, train, lr, 0
+        is_adam, zeros = train.optimizer == "adam", torch.zeros_like
         self.momentum_buffer = zeros(model.weights) if train.momentum or is_adam else None
         self.exp_avg_sq = zeros(model.weights) if is_adam else None
 

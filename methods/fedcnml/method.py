@@ -13,7 +13,7 @@ from methods.core.contract import ClientPool, Diagnosis, ServerState
 from methods.core.errors import invalid
 from methods.core.registry import register
 from methods.core.task import Batch, LocalTask, Models, Payload, Reply, RoundContext, TaskSpec
-from methods.fedavg import FedAvg, client_values, sample_cohort
+from methods.fedavg import FedAvg, client_arrays, sample_cohort
 from methods.fedcnml import scoring
 from methods.fedcnml.params import FedCNMLParams, learning_rate, make_schedule
 from methods.toolkit.losses import cross_entropy, one_hot, sharpen
@@ -54,9 +54,8 @@ class FedCNML(FedAvg):
     4. The sign of equation 13 moves a model away from its global model. The text is followed.
     5. Equations 9 and 10 take separate means over clean and noisy samples, here within a batch. One
        noisy sample can then outweigh all others. `mean_over=batch` takes one mean.
-    6. The triplet loss uses logits, which both models have in common. The global models are in
-       training mode like the local ones. A `margin` above 0 activates it before a model has moved
-       half of the way to the other.
+    6. The triplet loss uses logits. The global models are in training mode like the local ones. A
+       `margin` above 0 activates it before a model has moved half of the way to the other.
     7. If fewer clients are clean than a round needs, or than a tenth of all, the next best scores
        are added. Without noise all scores are close to their maximum and few exceed the threshold.
     8. The cutoffs are means over the last reported divergences. With `statistics=full` every client
@@ -66,7 +65,6 @@ class FedCNML(FedAvg):
     """
 
     name = "fedcnml"
-    Params = FedCNMLParams
     params: FedCNMLParams
     state: FedCNMLState
     model_names = ("a", "b")
@@ -187,7 +185,7 @@ class FedCNML(FedAvg):
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         state = self.state
-        masks = {k: mask.numpy() for k, mask in client_values(pool, "noisy").items()} or None
+        masks = client_arrays(pool, "noisy") or None
         diagnosis = Diagnosis(noisy_samples=masks, values=state.values, arrays=state.arrays)
         if state.eta is None:
             return diagnosis

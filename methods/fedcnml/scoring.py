@@ -13,8 +13,7 @@ TIE_TOLERANCE = 1e-9
 def count_neighbors(scores: np.ndarray, tau1: float) -> tuple[float, np.ndarray]:
     """Threshold mu_1 and eta_q, the number of clients on which model q scores well (eq. 3 and 4).
 
-    `scores[p, q]` is the accuracy of model q on the labels of client p. The diagonal, a model on
-    its own training data, is ignored.
+    `scores[p, q]` is the accuracy of model q on client p's labels. The diagonal is ignored.
     """
     others = ~np.eye(len(scores), dtype=bool)
     highest = scores[others].max()

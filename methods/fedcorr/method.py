@@ -69,7 +69,6 @@ class FedCorr(FinalStageDelegation):
     """
 
     name = "fedcorr"
-    Params = FedCorrParams
     params: FedCorrParams
     state: FedCorrState
     final_stage = "training"

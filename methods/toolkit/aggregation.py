@@ -115,10 +115,7 @@ def _ranks(y: np.ndarray) -> np.ndarray:
 
 
 def median(rows: Rows, num_dropped: int = 0) -> np.ndarray:
-    """Median over the first axis, without the `num_dropped` smallest values.
-
-    For an even number of values, the mean of the two middle values.
-    """
+    """Median, or mean of two middle values, over the first axis without the smallest values."""
     count = len(rows) - num_dropped
     low, high = num_dropped + (count - 1) // 2, num_dropped + count // 2
     middle = order_statistics(rows, (low, high))
@@ -126,10 +123,8 @@ def median(rows: Rows, num_dropped: int = 0) -> np.ndarray:
 
 
 def order_statistics(rows: Rows, wanted: tuple[int, ...]) -> list[np.ndarray]:
-    """The wanted order statistics over the first axis.
-
-    A sorting network acts on all columns at once, ten times faster than sorting short columns.
-    """
+    """The wanted order statistics over the first axis."""
+    # A sorting network acts on all columns at once, ten times faster than sorting short columns.
     wires = list(rows)
     for low, high, keep_low, keep_high in _comparators(len(rows), wanted):
         a, b = wires[low], wires[high]

@@ -55,9 +55,8 @@ class DelegatingState(ServerState):
 class FinalStageDelegation(FedAvg):
     """Base of methods whose stage `final_stage` can run under another method, `params.final`.
 
-    The delegate has its registered default parameters. It starts from the current model with empty
-    state, and its rounds count from 0. With `final=fedavg` the host runs the stage itself.
-    Subclasses call these hooks through `super()`.
+    The delegate has its default parameters. It starts from the current model with empty state in
+    round 0. With `final=fedavg` the host runs the stage. Subclasses call `super()` in these hooks.
     """
 
     final_stage: ClassVar[str]

@@ -31,7 +31,6 @@ class Fails(FedAvg):
     """FedAvg that raises an exception in a round."""
 
     name = "fails"
-    Params = FailsParams
     params: FailsParams
 
     def aggregate(self, replies: Sequence[Reply], ctx: RoundContext) -> None:

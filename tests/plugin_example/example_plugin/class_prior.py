@@ -46,7 +46,6 @@ class ClassPrior(FedAvg):
     """
 
     name = "class_prior"
-    Params = ClassPriorParams
     params: ClassPriorParams
     state: ClassPriorState
     fedavg_equivalent_params = {"tau": 0.0}

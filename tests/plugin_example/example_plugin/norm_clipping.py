@@ -21,7 +21,6 @@ class NormClipping(FedAvg):
     """
 
     name = "norm_clipping"
-    Params = NormClippingParams
     params: NormClippingParams
     fedavg_equivalent_params = {"limit": 0.0}
 
