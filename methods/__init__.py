@@ -2,8 +2,7 @@
 
     from methods import FedAvg, NonNegative, parameters, register
 
-Names are imported on first use, so that `methods.core.errors` and `methods.core.params` do not
-import torch.
+Names are imported on first use, so that `methods.core.errors` and `.params` need no torch.
 """
 
 import importlib

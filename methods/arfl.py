@@ -24,12 +24,10 @@ class ARFL(FedAvg):
 
     Deviations:
 
-    1. As in the released code: intercept through the medians, scale without the smallest residual,
-       squared model weights.
+    1. As released: intercept through medians, scale without smallest residual, squared weights.
     2. Fewer than three models, or models without any spread, get uniform weights.
     3. Corrected batch-norm statistics are at least the smallest value that any client sent.
-    4. Local training is that of FedAvg. The released trainer holds out 30 % of the data and ends an
-       epoch after 31 batches.
+    4. FedAvg trains locally. The released code holds out 30 % of the data and stops at 31 batches.
     """
 
     name = "arfl"

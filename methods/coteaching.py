@@ -28,12 +28,10 @@ class Coteaching(FedAvg):
 
     Deviations:
 
-    1. The paper trains centrally. Here two global models with different initial weights are
-       averaged.
+    1. The paper trains centrally. Here two global models, initialized differently, are averaged.
     2. The rate ramps up over rounds instead of epochs, linearly (the paper's c = 1).
     3. The released code divides the mean loss by the number of selected samples. Here it does not.
-    4. The released code drops the last short batch. Here it is kept, and at least one sample of
-       each batch is selected.
+    4. The released code drops a short last batch. Here it is kept; at least one sample is selected.
     5. The paper sets tau to the true noise rate. `forget_rate_is_oracle` marks such runs.
     6. The first model is evaluated. The second only selects samples for it.
     """

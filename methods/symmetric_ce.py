@@ -23,8 +23,7 @@ class SymmetricCE(FedAvg):
     Deviations:
 
     1. The paper trains one model centrally. Here each client uses the loss.
-    2. Labels are clamped to 1e-4 (A = ln 1e-4 = -9.2103 in the paper) and probabilities to 1e-7, as
-       in the released code.
+    2. As released, labels are clamped to 1e-4 (the paper's A = -9.2103), probabilities to 1e-7.
     3. The paper has no weights for Fashion-MNIST. Those of CIFAR-10 are used.
     """
 

@@ -68,8 +68,7 @@ class Diagnosis:
 class ServerState:
     """Everything that the server keeps between rounds; a checkpoint holds all of it.
 
-    A method with more state declares a subclass. Fields are tensors, arrays, numbers, strings, and
-    lists or dicts of these.
+    Subclasses add fields: tensors, arrays, numbers, strings, and lists or dicts of these.
     """
 
     models: dict[str, Tensor]  # the global models

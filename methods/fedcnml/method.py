@@ -117,13 +117,9 @@ class FedCNML(FedAvg):
         state.arrays = {}  # The scores go to the journal once.
         if ctx.stage != "federation":
             return
-        cohort = set(ids)
-
-        def payload(client_id: int, ctx: RoundContext) -> Payload:
-            return Payload(state.models, {"trains": client_id in cohort})
-
-        measured = range(pool.num_clients) if params.statistics == "full" else ids
-        for reply in pool.run_task(measured, self.measure, payload, ctx):
+        cohort, measured = set(ids), range(pool.num_clients) if params.statistics == "full" else ids
+        payloads = {k: Payload(state.models, {"trains": k in cohort}) for k in measured}
+        for reply in pool.run_task(measured, self.measure, lambda k, _: payloads[k], ctx):
             k = reply.client_id
             state.sums[k], state.minima[k] = reply.values["sums"], reply.values["minima"]
             state.counts[k] = reply.num_samples
@@ -174,12 +170,9 @@ class FedCNML(FedAvg):
         for start in clients[::chunk_size]:
             chunk = clients[start : start + chunk_size]
             others = {p: [q for q in chunk if q != p] for p in clients}
-
-            def payload(p: int, ctx: RoundContext, others: Any = others) -> Payload:
-                return Payload({str(q): models[q] for q in others[p]}, {})
-
+            payloads = {p: Payload({str(q): models[q] for q in others[p]}, {}) for p in clients}
             scoring_clients = [p for p in clients if others[p]]
-            for reply in pool.run_task(scoring_clients, self.score, payload, ctx):
+            for reply in pool.run_task(scoring_clients, self.score, lambda p, _: payloads[p], ctx):
                 scores[reply.client_id, others[reply.client_id]] = reply.values["accuracies"]
         return scores
 

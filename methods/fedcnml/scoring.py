@@ -32,8 +32,7 @@ def select_clean_clients(eta: np.ndarray, received: np.ndarray, mu2: int, least:
 def jensen_shannon(probability: Tensor) -> Tensor:
     """Divergence (base 2) between a prediction and a one-hot label (eq. 7).
 
-    It depends on the probability a of the label only: 1 - ((1 + a) log2(1 + a) - a log2 a) / 2
-    decreases from 1 at a = 0 to 0 at a = 1.
+    With the probability a of the label: 1 - ((1 + a) log2(1 + a) - a log2 a) / 2, from 1 to 0.
     """
     a = probability.double().clamp(0, 1)
     return 1 - (torch.xlogy(1 + a, 1 + a) - torch.xlogy(a, a)) / (2 * math.log(2))

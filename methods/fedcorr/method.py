@@ -62,8 +62,7 @@ class FedCorr(FinalStageDelegation):
        can train some clients twice and others never.
     7. If no client is below kappa, finetuning uses the least noisy cohort. The code fails.
     8. T_1 is reduced if it needs more than half of the budget.
-    9. A disabled stage leaves its part of the budget unspent. The supplement says so for finetuning
-       only (C.6).
+    9. A disabled stage leaves its part of the budget unspent, as C.6 says for finetuning.
     10. The method named by `final` starts from the finetuned model with its registered defaults,
         empty state, round 0 and without mixup. The paper does not specify this.
     """

@@ -29,13 +29,9 @@ def split_by_gmm(values: np.ndarray, seed: int, **gmm: float) -> TwoComponentSpl
     """
     values = np.asarray(values, dtype=np.float64).reshape(-1)
     if len(values) < 2 or np.ptp(values) <= MIN_RELATIVE_SPREAD * max(1.0, np.abs(values).max()):
-        return TwoComponentSplit(
-            is_high=np.zeros(len(values), dtype=bool),
-            posterior_low=np.ones(len(values)),
-            means=np.full(2, values.mean() if len(values) else 0.0),
-            variances=np.zeros(2),
-            weights=np.array([1.0, 0.0]),
-        )
+        is_high, posterior_low = np.zeros(len(values), dtype=bool), np.ones(len(values))
+        means = np.full(2, values.mean() if len(values) else 0.0)
+        return TwoComponentSplit(is_high, posterior_low, means, np.zeros(2), np.array([1.0, 0.0]))
     # Imported here because it takes seconds, which other methods need not spend.
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
