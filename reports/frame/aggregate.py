@@ -27,7 +27,7 @@ def interquartile_mean(scores: Scores) -> Array:
 
 
 def improvement_probability(scores: Scores, others: Scores) -> Array:
-    """Probability that a score exceeds one of another method in the same setting. Ties count 1/2."""
+    """Probability that a score exceeds one of another method in its setting. Ties count 1/2."""
     pairs = [
         np.sign(np.asarray(x)[..., :, None] - np.asarray(y)[..., None, :])
         for x, y in zip(scores, others, strict=True)

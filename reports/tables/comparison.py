@@ -123,9 +123,9 @@ def _general_notes(results: Results, shared: list[str], of_paper: list[str]) -> 
     reasons = dict.fromkeys(cell.note for cell in table.cells if cell.value is None)
     dashes = f" A dash in the paper is shown as its reason: {' or '.join(reasons)}."
     notes.add(
-        "Bold, published: best method per condition. Bold, reproduced: better than every other method"
-        f" of the condition, p at most {SIGNIFICANCE_LEVEL:g} in paired sign-flip tests by seed after"
-        " Holm's correction for the conditions; never for one seed."
+        "Bold, published: best method per condition. Bold, reproduced: better than every other"
+        f" method of the condition, p at most {SIGNIFICANCE_LEVEL:g} in paired sign-flip tests by"
+        " seed after Holm's correction for the conditions; never for one seed."
         f" {DASH}: no runs.{dashes if reasons else ''}"
     )
     if results.scale != table.scale:
