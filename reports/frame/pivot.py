@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.config.schema import COMPONENTS, HASHED_SECTIONS
 from benchmarks.terminal.command import require_choice
 from methods.core.errors import UserError, invalid, unknown
 from reports.frame.aggregate import supported_best
@@ -19,17 +20,7 @@ from reports.frame.statistics import PairedValue, Pairs, Ranking, mean, pair, ra
 ACCURACIES = ("summary.best", "summary.last10", "summary.final", "summary.forgetting")
 LOWER_IS_BETTER = ("cost.", "time.", "summary.forgetting")  # prefixes of metrics
 METRIC_SECTIONS = ("summary.", "metrics.", "cost.", "time.", "scenario.")
-CONFIG_SECTIONS = (
-    "dataset",
-    "model",
-    "partition",
-    "noise",
-    "method",
-    "train",
-    "federation",
-    "budget",
-    "evaluate",
-)
+CONFIG_SECTIONS = (*COMPONENTS, *HASHED_SECTIONS)
 Cells = Mapping[tuple[str, str], Mapping[int, PairedValue]]
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import yaml
 
+from benchmarks.config.schema import COMPONENTS, HASHED_SECTIONS
 from reports.frame.load import REQUIRED_KEYS, Row, Runs, flatten, unfinished_warning
 
-CONFIG_GROUPS = ("dataset", "model", "partition", "noise", "method")
-SECTIONS = ("train", "federation", "budget", "evaluate")
 STALE_AFTER_SECONDS = 600.0  # without file changes, a run counts as stopped
 
 
@@ -39,8 +38,8 @@ def _row(run_dir: Path) -> Row | None:
     """None if the configuration is missing or cannot be read."""
     try:
         raw = yaml.safe_load((run_dir / "config.yaml").read_text(encoding="utf-8"))
-        config: dict[str, Any] = {key: raw[key] for key in ("seed", "scale", *SECTIONS)}
-        for group in CONFIG_GROUPS:
+        config: dict[str, Any] = {key: raw[key] for key in ("seed", "scale", *HASHED_SECTIONS)}
+        for group in COMPONENTS:
             config[group] = {"name": raw[group]["name"], **raw[group]["params"]}
         status = "stopped" if is_stale(run_dir) else "running"
         row: Row = {"run_id": run_dir.name, "status": status, "reason": "", "oracle": ""}

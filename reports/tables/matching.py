@@ -13,8 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from benchmarks.config import experiments
 from benchmarks.config.compose import compose_run
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from methods.core.errors import UserError
@@ -86,9 +88,9 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
             different = differences(run.config, config, is_required)
             done = run.row["status"] == "done"
             if not different:
-                paper = compose_flat(table.overrides(*key), table.scale)
-                entry = found.setdefault(key, Match(paper))
-                (entry.done if done else entry.unsuccessful).append(run)
+                if key not in found:
+                    found[key] = Match(compose_flat(table.overrides(*key), table.scale))
+                (found[key].done if done else found[key].unsuccessful).append(run)
             # A run that differs in a key of a heading belongs to another cell or table.
             elif done and not any(name in varied or name.endswith(".name") for name in different):
                 near_misses[_describe(different)] += 1
@@ -101,9 +103,15 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
     return Matches(found, tuple(warnings))
 
 
-def compose_flat(overrides: Iterable[str], scale: str) -> dict[str, Any]:
-    """Result-affecting configuration of a run under dotted keys. Raises UserError."""
-    config = compose_run([*overrides, f"scale={scale}"]).hashed_config()
+def compose_flat(overrides: Iterable[str], scale: str) -> FlatConfig:
+    """Hashed configuration of a run under dotted keys, as in a record. Raises UserError."""
+    return _compose_flat(experiments.CONF, (*overrides, f"scale={scale}"))
+
+
+@cache
+def _compose_flat(conf_dir: Path, overrides: tuple[str, ...]) -> FlatConfig:
+    """Cached, because tables share cells and an HTML report is written repeatedly."""
+    config = compose_run(overrides).hashed_config()
     return flatten({name: config[name] for name in (*CELL_SECTIONS, *SCALE_DEPENDENT_SECTIONS)})
 
 
@@ -160,12 +168,8 @@ def _names(overrides: Sequence[str]) -> tuple[str, str]:
 
 def _required_key_filter(scale: str, distinguishing: frozenset[str]) -> Callable[[str], bool]:
     """A filter for keys that must be equal in a run and a cell."""
-    sections = (
-        (*CELL_SECTIONS, "model", "train", "federation", "budget")
-        if scale == "paper"
-        else CELL_SECTIONS
-    )
-    in_required = in_sections(*sections)
+    more = ("model", "train", "federation", "budget") if scale == "paper" else ()
+    in_required = in_sections(*CELL_SECTIONS, *more)
     return lambda key: in_required(key) or key in distinguishing
 
 

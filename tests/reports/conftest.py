@@ -1,4 +1,4 @@
-"""Fixtures of the report tests: a small configuration, and records written from it."""
+"""Fixtures of the report tests: a small configuration, and hand-written records of its runs."""
 
 import json
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from written_runs import written_config
 
 from benchmarks.config import experiments
-from benchmarks.config.compose import compose_run
 
 HERE = Path(__file__).parent
 
@@ -21,32 +21,29 @@ def frozen_conf(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def write_run(frozen_conf: None, tmp_path: Path) -> Callable[..., Path]:
-    """write_run("method=fedavg", seed=1, best=0.5) -> run directory in tmp_path / "runs"."""
+    """write_run("method=fedavg", seed=1, best=0.5) writes a run to a directory in tmp_path/runs."""
 
     def write(
         *overrides: str, scale: str = "laptop", seed: int = 1, best: float = 0.5, **changes: Any
     ) -> Path:
-        config = compose_run([*overrides, f"scale={scale}", f"seed={seed}"]).hashed_config()
         run_dir = tmp_path / "runs" / f"{len(list(tmp_path.glob('runs/*'))):03d}"
+        settings = {"protocol": 1, "seed": seed, "scale": scale}
         record = {
             "protocol": 1,
             "run_id": run_dir.name,
             "status": "done",
             "reason": "",
-            "config": config,
+            "config": settings | written_config(overrides, scale),
             "scene": {"hash": f"scene {seed}"},
             "oracle": "",
-        }
-        record |= {
+            "rounds": 10,
             "summary": {"best": best, "last10": best, "final": best},
             "scores": {},
             "cost": {"participations": 100},
-            "rounds": 10,
-            "time": {"seconds_method": 10.0},
-            **changes,
+            "time": {"seconds_method": 1.0},
         }
         run_dir.mkdir(parents=True)
-        (run_dir / "record.json").write_text(json.dumps(record))
+        (run_dir / "record.json").write_text(json.dumps(record | changes))
         return run_dir
 
     return write

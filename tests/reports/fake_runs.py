@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import yaml
 
+from benchmarks.config.schema import COMPONENTS
+
 BASE = Path(__file__).parent / "records" / "good" / "fedcorr-iid-s1" / "record.json"
 METHODS = (
     *("fedavg", "fedcorr", "fedprox", "lsg", "arfl"),
     *("rofl", "median", "poc", "jointopt", "fedlsr"),
 )
-COMPONENTS = ("dataset", "model", "partition", "noise", "method")
 METRICS = (
     *("clients/precision", "clients/recall", "clients/f1"),
     *("samples/precision", "samples/recall", "samples/f1"),

@@ -1,8 +1,10 @@
 """Overrides of the published cells: known keys, and the values that the papers give."""
 
 import pytest
+import yaml
 
 from reports.published import load_settings, load_table, table_names
+from reports.tables.matching import compose_flat
 
 SWITCHES: dict[str, set[str]] = {
     "fedcorr": {
@@ -210,3 +212,36 @@ def test_runs_of_one_table_are_distinct():
         keys = [(row.label, column.label) for row in table.rows for column in table.columns]
         runs = [frozenset(table.overrides(*key)) for key in keys if table.cell(*key).method]
         assert len(set(runs)) == len(runs)
+
+
+# Models of the papers at scale=paper, by dataset and model override.
+MODELS = {
+    ("cifar10", "resnet18"): {"stem": "cifar"},
+    ("cifar10", "vgg11"): {},
+    ("cifar10", "lenet5"): {},
+    ("cifar10", "cnn9"): {"dropout_in_eval": False},
+    ("cifar100", "resnet34"): {"stem": "cifar"},
+    ("cifar100", "resnet18"): {"stem": "cifar"},
+    ("clothing1m", "resnet50"): {"pretrained": True, "weights_path": None},
+    ("mnist", "cnn9"): {"dropout_in_eval": False},
+    ("fashion_mnist", "cnn9"): {"dropout_in_eval": False},
+    ("imagenet100", "resnet18"): {"stem": "imagenet"},
+}
+
+
+def test_composed_cells_have_the_model_and_the_values_of_their_overrides():
+    """One cell per dataset and model. The run ids of all cells are frozen in tests/frozen."""
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for table in map(load_table, table_names()):
+        for cell in table.cells:
+            if cell.method and cell.column != table.average:
+                values = dict(text.split("=", 1) for text in table.overrides(cell.row, cell.column))
+                cells.setdefault((values["dataset"], values["model"]), values)
+    assert set(cells) == set(MODELS)
+    for key, values in cells.items():
+        config = compose_flat([f"{name}={value}" for name, value in values.items()], "paper")
+        model = {"name": key[1], **MODELS[key]}
+        assert {name: config[f"model.{name}"] for name in model} == model
+        assert sum(name.startswith("model.") for name in config) == len(model)
+        for name, value in values.items():
+            assert config[name if "." in name else f"{name}.name"] == yaml.safe_load(value)

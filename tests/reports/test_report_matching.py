@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from written_runs import written_config
 
-from reports.frame.load import load_runs
+from reports.frame.load import flatten, load_runs
 from reports.published import load_table
 from reports.tables import matching
 from reports.tables.matching import match
@@ -27,6 +28,19 @@ def collected(write_run, tmp_path):
     return lambda name, scale: collect_results(
         load_table(name), load_runs([tmp_path / "runs"]), scale
     )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "scale"),
+    [
+        (("method=fedavg",), "smoke"),
+        ((*NONIID, "method=fedprox"), "paper"),
+        (("noise=symmetric", "noise.epsilon=0.5", "model=cnn9", "dataset=mnist"), "laptop"),
+        (("dataset=cifar10", "method=fedcorr", "method.theta=0.6", "train.lr=0.03"), "laptop"),
+    ],
+)
+def test_written_configurations_equal_composed_ones(frozen_conf, overrides, scale):
+    assert matching.compose_flat(overrides, scale) == flatten(written_config(overrides, scale))
 
 
 def test_smaller_scale_may_change_scale_dependent_sections(write_run, collected):
@@ -90,12 +104,14 @@ def test_runs_of_one_cell_have_one_configuration(write_run, collected):
 
 
 def test_models_distinguish_cells_of_a_table_that_compares_them(write_run, collected):
-    forms = ("partition.form=official", "noise.form=official")
-    common = ("dataset=cifar10", "method=fedcorr", *forms, "noise.rho=0.4", "noise.tau=0.5")
-    write_run(*common, "model=resnet18", best=0.9)
+    common = (
+        *("dataset=cifar10", "partition.form=official", "noise.form=official", "noise.rho=0.4"),
+        *("noise.tau=0.5", "method=fedcorr", "method.theta=0.6"),
+    )
+    write_run(*common, "model=resnet18", "train.lr=0.03", best=0.9)
     write_run(*common, "model=lenet5", "train.lr=0.003", best=0.6)
     # The learning rate of the other models: not a cell of the table.
-    write_run(*common, "model=lenet5", best=0.1)
+    write_run(*common, "model=lenet5", "train.lr=0.03", best=0.1)
     results = collected("fedcorr_table10", "laptop")
     found = {key: cell.value for key, cell in results.cells.items()}
     assert found == {
