@@ -1,8 +1,8 @@
 """Terminal tables of runs: dry run, results of a sweep, summary of one run."""
 
 from collections.abc import Sequence
-from typing import Literal
 
+from rich import box
 from rich.table import Table
 
 from benchmarks.config.labels import identifying_overrides, run_label, run_title
@@ -17,11 +17,11 @@ from methods.core.errors import UserError
 RESULT_COLUMNS = (
     "status",
     "best %",
-    "last 10 %",
-    "noisy-client F1",
-    "label accuracy %",
-    "participations",
-    "time [s]",
+    "last\n10 %",
+    "noisy-\nclient F1",
+    "label\naccuracy %",
+    "partici-\npations",
+    "time\n[s]",
 )
 LOCKED = "locked by another process"
 
@@ -48,20 +48,20 @@ def print_planned_runs(runs: Sequence[PlannedRun], finished: set[str]) -> None:
 
     `~` marks an approximate estimate; `?` means that no comparable run has finished.
     """
-    records = load_timed_records(runs[0][1].runs_dir)
+    runs_dir = runs[0].config.runs_dir
+    records = load_timed_records(runs_dir)
     pending = [config for _, config in runs if config.run_id not in finished]
     times = {config.run_id: estimate(config, records) for config in pending}
     remaining = f", {format_total(times.values())} remaining" if times else ""
     table = Table(
-        "run",
-        "status",
-        "estimated time",
-        "run directory",
-        title=f"{len(runs)} runs, {len(finished)} done{remaining}",
+        *("run", "status", "estimated time", "run id"),
+        title=f"{len(runs)} runs, {len(finished)} done{remaining}; records in {runs_dir}/",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
     )
     for overrides, config in runs:
         time = "" if config.run_id in finished else str(times[config.run_id] or "?")
-        table.add_row(run_label(overrides), _status(config), time, str(config.run_dir))
+        table.add_row(run_label(overrides), _status(config), time, config.run_id)
     make_console().print(table)
 
 
@@ -91,16 +91,16 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
     columns = [*keys, *RESULT_COLUMNS]
     used = [i for i in range(len(columns)) if any(row[i] != "-" for row in rows)]
     title = "Test accuracy: best and mean of the last 10 evaluations"
-    table = Table(title=title)
+    table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True)
     for i in used:
-        justify: Literal["left", "right"] = "left" if i <= len(keys) else "right"
-        table.add_column(columns[i], justify=justify, no_wrap=columns[i] == "status")
+        is_number = i > len(keys)
+        table.add_column(columns[i], justify="right" if is_number else "left", no_wrap=is_number)
     for row in rows:
         table.add_row(*(row[i] for i in used))
     console = make_console()
     console.print(table)
     total = ", ".join(f"{count} {status}" for status, count in counts.items())
-    console.print(f"{total}; records in {runs[0][1].runs_dir}/")
+    console.print(f"{total}; records in {runs[0].config.runs_dir}/")
     for line in reasons:
         console.print(line, soft_wrap=True)
     return 1 if counts["failed"] else 0

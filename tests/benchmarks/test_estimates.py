@@ -1,6 +1,7 @@
 """Time estimates from the records of comparable runs."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -117,12 +118,12 @@ def test_dry_run_lists_estimated_times(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["-m", *SMALL, f"runs_dir={tmp_path}", *sweep_options]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "4 runs, 1 done, ~24 s remaining" in lines[0]
-    cells = [line.split("\u2502") for line in lines if "method=" in line]
+    rows = [re.split(r"\s{2,}", line.strip()) for line in lines if "method=" in line]
     times = {
-        tuple(sorted(text for text in row[1].split() if text.startswith(("method", "noise")))): row[
-            3
-        ].strip()
-        for row in cells
+        tuple(sorted(text for text in row[0].split() if text.startswith(("method", "noise")))): (
+            row[2] if len(row) == 4 else ""
+        )
+        for row in rows
     }
     assert times == {
         ("method=fedavg", "noise=rho_tau"): "",
