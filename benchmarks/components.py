@@ -22,7 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Options) -> int:
-    from rich.markup import escape
     from rich.table import Table
 
     from benchmarks.models import MODELS
@@ -38,8 +37,7 @@ def _run(options: Options) -> int:
     for group, (title, registry) in groups.items():
         table = Table(f"{group}=", "description", "parameters", title=title)
         for component in registry.all():
-            cells = (component.name, component.summary, _format_params(component.params))
-            table.add_row(*map(escape, cells))
+            table.add_row(component.name, component.summary, _format_params(component.params))
         make_console().print(table)
     return 0
 

@@ -110,10 +110,8 @@ def label_change_report(
     rows = []
     for k, mask in (masks or {}).items():
         found = np.asarray(mask, dtype=bool)
-        wrong = (
-            to_hard_labels(earlier_labels(k).numpy())
-            != scenario.clean_labels[scenario.client_indices[k]]
-        )
+        clean = scenario.clean_labels[scenario.client_indices[k]]
+        wrong = to_hard_labels(earlier_labels(k).numpy()) != clean
         counts = (found & wrong, found & ~wrong, ~found & wrong, ~found & ~wrong)
         rows.append([k, *(int(count.sum()) for count in counts)])
     return {"label_confusion": confusion, "label_noise": rates, "sample_detection": rows}

@@ -38,7 +38,7 @@ def describe_scenario(scenario: Scenario) -> ScenarioSection:
     return ScenarioSection(
         hash=scenario.hash,
         noise_convention=noise.convention,
-        noise_rate=float(noise.flipped[np.concatenate(scenario.client_indices)].mean()),
+        noise_rate=scenario.noise_rate,
         noisy_clients=int((noise.client_level > 0).sum()),
         client_sizes=[int(sizes.min()), int(sizes.max())],
     )

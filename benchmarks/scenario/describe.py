@@ -1,6 +1,7 @@
 """Tables and a figure of a scenario."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.table import Table
@@ -20,13 +21,9 @@ def scenario_tables(config: RunConfig, scenario: Scenario) -> list[Table]:
     overview.add_row("scenario", f"{scenario_title(config)}, hash {scenario.hash}")
     overview.add_row("noise convention", scenario.noise.convention)
     overview.add_row("clients", f"{scenario.num_clients}, of which {int(is_noisy.sum())} noisy")
-    overview.add_row(
-        "samples per client", f"{sizes.min()} to {sizes.max()}, total {int(sizes.sum())}"
-    )
-    overview.add_row(
-        "noise rate",
-        f"{100 * scenario.noise_rate:.2f} % overall, maximum {100 * rates.max():.1f} %",
-    )
+    overview.add_row("samples per client", f"{sizes.min()} to {sizes.max()}, total {sizes.sum()}")
+    rate = f"{100 * scenario.noise_rate:.2f} % overall, maximum {100 * rates.max():.1f} %"
+    overview.add_row("noise rate", rate)
     clients = Table("client", "samples", "classes", "noise level", "noise rate, %")
     clients.add_column("samples per class (clean)")
     clients.add_column("samples per class (given)")
@@ -61,17 +58,9 @@ def plot_scenario(scenario: Scenario, path: Path, title: str) -> None:
     figure = Figure(figsize=(max(6.0, 0.13 * shown + 2), 6), layout="constrained")
     bubbles, bars = figure.subplots(nrows=2, height_ratios=(3, 1), sharex=True)
     clients, classes = np.nonzero(counts)
-    points = bubbles.scatter(
-        clients,
-        classes,
-        s=120 * counts[clients, classes] / counts.max(),
-        c=rates[clients],
-        cmap="viridis_r",
-        vmin=0,
-        vmax=1,
-        linewidths=0.3,
-        edgecolors="black",
-    )
+    areas, colors = 120 * counts[clients, classes] / counts.max(), rates[clients]
+    style: dict[str, Any] = {"vmin": 0, "vmax": 1, "linewidths": 0.3, "edgecolors": "black"}
+    points = bubbles.scatter(clients, classes, s=areas, c=colors, cmap="viridis_r", **style)
     figure.colorbar(points, ax=bubbles, label="noise rate of the client")
     bubbles.set(ylabel="true class", title=title, ylim=(-0.7, scenario.num_classes - 0.3))
     if scenario.num_classes <= MAX_CLASSES:

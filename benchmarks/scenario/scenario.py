@@ -73,9 +73,8 @@ def build_scenario(config: RunConfig, dataset: Dataset) -> Scenario:
     """Partition the training samples by their clean labels, then apply label noise."""
     labels, num_classes, seed = dataset.train_labels, dataset.num_classes, config.seed
     name, params = config.partition.name, config.partition.params
-    client_indices = partition.partition_labels(
-        name, labels, config.federation.num_clients, seed, params
-    )
+    num_clients = config.federation.num_clients
+    client_indices = partition.partition_labels(name, labels, num_clients, seed, params)
     noise_clients = partition.clients_for_noise(name, labels, client_indices, seed, params)
     record = noise.apply_noise(
         config.noise.name, labels, noise_clients, num_classes, seed, config.noise.params

@@ -36,15 +36,11 @@ class Tracker:
         if not self.live:
             self._print_line("started")
             return
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[text]}"),
-        )
+        title, text = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
+        columns = (title, BarColumn(bar_width=24), text)
         self._progress = Progress(*columns, console=self.console, transient=True)
-        self._task = self._progress.add_task(
-            self.title, total=self.planned_participations, text="starting"
-        )
+        total = self.planned_participations
+        self._task = self._progress.add_task(self.title, total=total, text="starting")
         self._progress.start()
 
     def on_round(self, round: int, stage: str, participations: int) -> None:

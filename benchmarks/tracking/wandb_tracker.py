@@ -210,13 +210,10 @@ class WandbTracker(Tracker):
         providers = entry_points(group=FIGURES_ENTRY_POINT)
         if not providers:
             self.log(f"no figures for W&B: no installed package provides {FIGURES_ENTRY_POINT}")
-        images = {
-            name: Image.open(io.BytesIO(png))
+        return {
+            f"figures/{name}": wandb.Image(Image.open(io.BytesIO(png)), file_type="png")
             for provider in providers
             for name, png in provider.load()(self.run_dir).items()
-        }
-        return {
-            f"figures/{name}": wandb.Image(image, file_type="png") for name, image in images.items()
         }
 
     def _artifact(self) -> Any:
