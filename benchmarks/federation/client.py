@@ -31,7 +31,7 @@ class LocalClient:
     """A client during one task; implements `methods.core.task.Client`."""
 
     id: int
-    _indices: Tensor  # of its samples in the split
+    _index: Tensor  # of its samples in the split
     given_labels: Tensor
     labels: Tensor
     state: dict[str, Any]
@@ -42,7 +42,7 @@ class LocalClient:
     samples_scored: int = 0  # every call of `images` counts, with or without a gradient
 
     def __post_init__(self) -> None:
-        self.num_samples = len(self._indices)
+        self.num_samples = len(self._index)
 
     def load_model(self, vector: Tensor) -> FlatModel:
         return self._acquire_model().load(vector)
@@ -83,4 +83,4 @@ class LocalClient:
         return Reply(self.id, self.num_samples, copies, values)
 
     def _view(self, positions: Tensor, view: str, generator: torch.Generator | None) -> Tensor:
-        return self._split.view(self._indices[positions], view, generator)
+        return self._split.view(self._index[positions], view, generator)
