@@ -34,7 +34,7 @@ def write_run(frozen_conf: None, tmp_path: Path) -> Callable[..., Path]:
             "status": "done",
             "reason": "",
             "config": settings | written_config(overrides, scale),
-            "scene": {"hash": f"scene {seed}"},
+            "scene": {"hash": f"scenario {seed}"},
             "oracle": "",
             "rounds": 10,
             "summary": {"best": best, "last10": best, "final": best},

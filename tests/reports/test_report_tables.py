@@ -9,7 +9,7 @@ import pytest
 
 from reports import build, compare
 from reports.frame.load import load_runs
-from reports.published import load_settings, load_table, table_names
+from reports.published import load_settings, load_table, settings_names, table_names
 from reports.tables.comparison import comparison_csv, comparison_table
 from reports.tables.rendering import (
     DASH,
@@ -197,11 +197,13 @@ def test_settings_that_differ_are_marked(frozen_conf):
 
 
 def test_configured_settings_equal_the_paper():
-    for name in ("fedcorr_table1", "fedcorr_table7", "fedcnml_table1"):
+    """The values of FedCorr's Table 8 depend on the noise level and are set by the experiments."""
+    for name in settings_names():
         results = collect_settings(load_settings(name), "paper")
         assert results.warnings == ()
         for (row, column), value in results.configured.items():
-            assert values_match(value, results.table.value(row, column)), (name, row, column)
+            matches = values_match(value, results.table.value(row, column))
+            assert matches or name == "fedcorr_table8", (name, row, column)
 
 
 def test_formulas():
