@@ -1,6 +1,7 @@
 """List the methods.
 
-    python -m benchmarks.methods
+    python -m benchmarks.methods             table of all methods
+    python -m benchmarks.methods new NAME    files of a new method, as `fln new-method NAME`
 
 Columns: number of models that a client receives, data that a client keeps between rounds, and
 parameters that may be chosen with knowledge of the clean labels (oracle).
@@ -10,6 +11,7 @@ import sys
 
 from rich.table import Table
 
+from benchmarks import new_method
 from benchmarks.terminal.command import Options, run_command
 from benchmarks.terminal.console import make_console
 from methods.core.params import field_names
@@ -38,6 +40,9 @@ def make_table() -> Table:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command. Returns the exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments[:1] == ["new"]:
+        return new_method.main(arguments[1:])
     return run_command(arguments, str(__doc__), {}, _run)
 
 

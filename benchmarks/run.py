@@ -1,4 +1,4 @@
-"""Command `python -m benchmarks.run`: one run, or a sweep with -m. Each run writes a record."""
+"""Run one configuration, or a sweep with -m: python -m benchmarks.run [-m] key=value ..."""
 
 import math
 import os

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 from method_helpers import METHODS, every_method
-from run_helpers import PLUGIN
 
 from benchmarks.config.compose import compose_run
 from benchmarks.config.experiments import CONF
+from hydra_plugins.fln.search_path import plugin_conf_dirs
 from methods.core import registry
 from methods.core.contract import Method
 from methods.core.task import LocalTask, Reply
@@ -41,7 +41,7 @@ OWN_LOCAL_UPDATE = {
 
 @every_method
 def test_params_equal_yaml(info: registry.MethodInfo) -> None:
-    directories = (CONF, PLUGIN / "example_plugin" / "conf")
+    directories = (CONF, *plugin_conf_dirs())
     paths = [directory / "method" / f"{info.name}.yaml" for directory in directories]
     (path,) = (path for path in paths if path.exists())
     values = yaml.safe_load(path.read_text())

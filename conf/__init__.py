@@ -1,0 +1,1 @@
+"""Configuration of the suite: one directory of YAML files per config group."""
