@@ -4,13 +4,8 @@ from collections.abc import Sequence
 
 from benchmarks.config.schema import RunConfig
 
-UNINFORMATIVE_KEYS = (
-    "runs_dir",
-    "data_dir",
-    "force",
-    "dry_run",
-    "dry",
-)  # equal for all runs of a sweep
+# Equal for all runs of a sweep.
+UNINFORMATIVE_KEYS = ("runs_dir", "data_dir", "force", "dry_run", "dry")
 
 
 def run_title(config: RunConfig) -> str:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from torch import Tensor
-
 
 @dataclass
 class CostMeter:
-    """Cumulative cost. `participations` is FedCorr's cost measure; the other fields complete it."""
+    """Cumulative cost; a section of the run record.
+
+    `participations` is FedCorr's cost measure. The other fields complete it.
+    """
 
     participations: int = 0  # local updates
     queries: int = 0  # client tasks without training
@@ -25,9 +25,7 @@ class CostMeter:
 
 def size_in_bytes(value: Any) -> int:
     """Serialized size: tensor and array data, and 8 bytes per number."""
-    if isinstance(value, Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, (np.ndarray, np.generic)):
+    if hasattr(value, "nbytes"):
         return int(value.nbytes)
     if isinstance(value, Mapping):
         return sum(size_in_bytes(entry) for entry in value.values())

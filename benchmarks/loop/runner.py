@@ -27,7 +27,6 @@ from benchmarks.loop.preflight import build_method, module_builder
 from benchmarks.records import files
 from benchmarks.records.record import (
     FINAL_STATUSES,
-    Cost,
     Record,
     Status,
     Time,
@@ -260,7 +259,7 @@ class Run:
             rounds=self.round,
             summary=results.summarize_accuracy(self.curve) if status == "done" else None,
             metrics=results.last_metrics(self.curve),
-            cost=Cost(**asdict(self.pool.meter)),
+            cost=self.pool.meter,
             confusion=[] if self.confusion is None else self.confusion.tolist(),
             versions=package_versions(),
             time=Time(

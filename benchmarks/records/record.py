@@ -10,6 +10,7 @@ import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from benchmarks.config.schema import PROTOCOL_VERSION
+from benchmarks.federation.cost import CostMeter
 from benchmarks.records.files import RECORD_FILE, write_json
 from methods.core.errors import UserError
 from methods.core.params import Fraction
@@ -68,20 +69,6 @@ class Summary(_Section):
     final: Fraction
 
 
-class Cost(_Section):
-    """Cumulative cost of all rounds; see `federation.cost.CostMeter`."""
-
-    participations: int
-    queries: int = 0
-    models_down: int = 0
-    models_up: int = 0
-    bytes_down: int = 0
-    bytes_up: int = 0
-    samples_trained: int = 0
-    samples_scored: int = 0
-    dropped_models: int = 0
-
-
 class Time(_Section):
     """Time, memory and execution. The only section that differs between repetitions of a run."""
 
@@ -133,7 +120,7 @@ class Record(_Section):
         ),
     ]
     metrics: dict[str, float]  # last finite values of the diagnostics
-    cost: Cost
+    cost: CostMeter
     confusion: list[list[int]] = []  # true class by predicted class at the last evaluation
     versions: dict[str, str] = {}
     time: Time

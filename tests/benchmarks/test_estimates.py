@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import RunConfig
+from benchmarks.federation.cost import CostMeter
 from benchmarks.records.estimates import (
     Estimate,
     estimate,
@@ -16,7 +17,6 @@ from benchmarks.records.estimates import (
     load_timed_records,
 )
 from benchmarks.records.record import (
-    Cost,
     Record,
     ScenarioSection,
     Status,
@@ -47,7 +47,7 @@ def make_record(
         rounds=8,
         summary=Summary(best=0.5, last10=0.5, final=0.5),
         metrics={},
-        cost=Cost(participations=participations),
+        cost=CostMeter(participations=participations),
         time=Time(seconds_method=0.75 * seconds, seconds_evaluation=0.25 * seconds),
     )
 

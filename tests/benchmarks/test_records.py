@@ -124,7 +124,7 @@ def test_other_content_is_not_a_record(text: str | bytes, tmp_path: Path) -> Non
             "invalid summary.last10='93.0': expected less than or equal to 1",
         ),
         ({"scores": {"a": None}}, "invalid scores.a='None': expected a valid number"),
-        ({"cost": {}}, "missing cost.participations"),
+        ({"cost": {"contacts": 1.5}}, "invalid cost.contacts='1.5': expected a valid integer"),
         ({"time": [1]}, "invalid time='[1]': expected an object"),
     ],
 )
@@ -150,6 +150,9 @@ def test_record_that_is_a_directory_is_named(tmp_path: Path) -> None:
 def test_record_without_optional_keys_is_read_and_written_unchanged(
     good: dict[str, Any], tmp_path: Path
 ) -> None:
+    cost = {"participations": 500, "contacts": 0, "models_down": 0, "models_up": 0}
+    cost |= {"bytes_down": 0, "bytes_up": 0, "samples_trained": 0, "samples_scored": 0}
+    good = good | {"cost": cost | {"dropped_models": 0}}
     write_json(tmp_path / "record.json", good)
     record = read_record(tmp_path)
     assert record is not None and record.to_dict() == good
