@@ -1,7 +1,7 @@
 """Process in which the tests of this directory run.
 
-The device is not loaded into the process of the other tests. Autograd starts its device threads once
-per process, at the first backward pass, and a process that has them must not fork.
+The device is not loaded into the process of the other tests. Autograd starts its device threads
+once per process, at the first backward pass, and a process that has them must not fork.
 """
 
 import contextlib

@@ -109,8 +109,8 @@ class Aliases {
         return dense(storage, DispatchKey::PrivateUse1, result);
     all_shared_ = false;
     const auto& host = result.storage();
-    return dense(
-        make_storage(host.nbytes(), adopt(host), &device_allocator), DispatchKey::PrivateUse1, result);
+    auto storage = make_storage(host.nbytes(), adopt(host), &device_allocator);
+    return dense(std::move(storage), DispatchKey::PrivateUse1, result);
   }
 
   bool empty() const { return tensors_.empty(); }

@@ -169,7 +169,8 @@ struct DeviceGenerator final : c10::GeneratorImpl {
   at::Generator host;  // draws the numbers
 
   explicit DeviceGenerator(at::Generator generator)
-      : GeneratorImpl(DEVICE, DispatchKeySet(DispatchKey::PrivateUse1)), host(std::move(generator)) {}
+      : GeneratorImpl(DEVICE, DispatchKeySet(DispatchKey::PrivateUse1)),
+        host(std::move(generator)) {}
   void set_current_seed(uint64_t seed) override { host.set_current_seed(seed); }
   void set_offset(uint64_t offset) override { host.set_offset(offset); }
   uint64_t get_offset() const override { return host.get_offset(); }
