@@ -22,7 +22,7 @@ from benchmarks.config.compose import (
     validate_config,
 )
 from benchmarks.config.experiments import CONF
-from benchmarks.config.explain import explain_error
+from benchmarks.config.explain import explain_error, is_missing_source
 from benchmarks.config.flags import arrange_arguments
 from methods.core.errors import UserError
 
@@ -55,7 +55,7 @@ def run_from_config(config: "RunConfig") -> "Record | None":
 
 
 def run_job(config: DictConfig) -> float:
-    """Hydra's task function. Returns the mean accuracy of the last 10 evaluations, or NaN."""
+    """Hydra's task function. In a sweep, returns the mean of the last 10 accuracies, or NaN."""
     if HydraConfig.get().mode == RunMode.MULTIRUN:
         record = run_from_config(validate_config(config))
         return record.summary.last10 if record and record.summary else math.nan
@@ -133,7 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def is_command_error(error: Exception) -> bool:
     """True for user errors, and for errors that Hydra raises about the command line."""
-    if isinstance(error, (UserError, HydraException, OmegaConfBaseException, UserWarning)):
+    if isinstance(error, (UserError, HydraException, OmegaConfBaseException)):
+        return True
+    if is_missing_source(error):
         return True
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return isinstance(error, ValueError) and frame.f_globals["__name__"].startswith("hydra.")
@@ -143,7 +145,7 @@ def _explain(error: Exception, arguments: Sequence[str]) -> UserError:
     try:
         if isinstance(error, ValueError) and not isinstance(error, UserError):
             with hydra_session():  # such as model=null
-                check_options(text for text in arguments if not text.startswith("-"))
+                check_options(text for text in arguments if "=" in text and text[0] != "-")
     except UserError as known:
         return known
     return explain_error(error)

@@ -53,6 +53,7 @@ class Composer:
         loader = GlobalHydra.instance().config_loader()
         self._groups = frozenset(loader.list_groups(""))
         search_path = tuple(str(entry.path) for entry in loader.get_search_path().get_path())
+        self._checked: set[str] = set()  # overrides with an existing option
         self._compositions = _COMPOSITIONS.setdefault((config_name, *search_path), {})
 
     def compose_run(self, overrides: Iterable[str]) -> RunConfig:
@@ -88,8 +89,9 @@ class Composer:
 
     def _compose_choices(self, choices: tuple[str, ...]) -> DictConfig:
         if choices not in self._compositions:
-            check_options(choices)
+            check_options(text for text in choices if text not in self._checked)
             self._compositions[choices] = compose(self._config_name, list(choices))
+            self._checked |= {text for text in choices if not text.startswith("hydra.searchpath=")}
         return self._compositions[choices]
 
 

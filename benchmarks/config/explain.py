@@ -16,7 +16,7 @@ from methods.core.errors import UserError, first_line, missing, unknown
 
 
 def explain_error(error: BaseException) -> UserError:
-    """Key, value and expected values from the attributes of an error."""
+    """User error with key, value and expected values, from the attributes of an error."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, OverrideParseException):
@@ -26,7 +26,7 @@ def explain_error(error: BaseException) -> UserError:
         )
     if isinstance(error, MissingConfigException):
         return _explain_missing_config(error)
-    if isinstance(error, UserWarning) or "hydra.searchpath" in str(error):
+    if is_missing_source(error) or "hydra.searchpath" in str(error):
         return UserError(
             f"{first_line(error).rstrip('.')}: expected hydra.searchpath=[SOURCE, ...]"
             " with existing file://DIRECTORY or pkg://PACKAGE"
@@ -43,6 +43,11 @@ def explain_error(error: BaseException) -> UserError:
     if isinstance(cause, (ConfigKeyError, ConfigAttributeError)):
         return _explain_unknown_key(cause)
     return UserError(first_line(error))
+
+
+def is_missing_source(error: BaseException) -> bool:
+    """True for Hydra's warning about a directory of `hydra.searchpath`, raised as an error."""
+    return isinstance(error, UserWarning) and str(error).startswith("provider=")
 
 
 def _find_cause(error: BaseException) -> BaseException:

@@ -13,7 +13,7 @@ from benchmarks.config.compose import Composer, hydra_session
 from benchmarks.config.experiments import merge_overrides, parse_experiment
 from benchmarks.config.explain import explain_error
 from benchmarks.config.schema import RunConfig
-from methods.core.errors import invalid
+from methods.core.errors import UserError, invalid
 
 
 class PlannedRun(NamedTuple):
@@ -36,6 +36,8 @@ def plan_runs(overrides: Sequence[str], composer: Composer) -> list[PlannedRun]:
         for run in _expand_experiment(values, composer):
             config = composer.compose_run(run)
             runs.setdefault(config.run_id, PlannedRun(run, config))
+    if not runs:
+        raise UserError("cannot start a sweep without runs: the experiment skips all of them")
     return list(runs.values())
 
 

@@ -1,11 +1,19 @@
 """Resolver `${fln.options:GROUP}` of the help text: the options of a config group."""
 
+from functools import cache
+
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 
 def list_options(group: str) -> str:
     """Options of a config group, separated by bars."""
+    search_path = GlobalHydra.instance().config_loader().get_search_path().get_path()
+    return _list_options(group, tuple(entry.path for entry in search_path))
+
+
+@cache  # Hydra resolves the help text in every composition.
+def _list_options(group: str, search_path: tuple[str, ...]) -> str:
     return " | ".join(GlobalHydra.instance().config_loader().get_group_options(group))
 
 

@@ -26,7 +26,7 @@ MISTAKES = {
     "~noise.roh": ["Could not delete from config. 'noise.roh' does not exist"],
     # options of a config group
     "method=fedavgg": ["unknown method fedavgg", "did you mean fedavg?", "available: arfl, "],
-    "method.name=fedavgg": ["unknown method fedavgg", "available: arfl, coteaching,"],
+    "method.name=fedavgg": ["unknown method fedavgg", "available: arfl, "],
     "dataset=cifar11": ["unknown dataset cifar11", "available: cifar10, cifar100,"],
     "model=resnet19": ["unknown model resnet19", "resnet18, resnet34"],
     "model=null": ["unknown model null", "digits_cnn"],

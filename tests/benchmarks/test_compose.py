@@ -15,6 +15,7 @@ from benchmarks.config.compose import (
     validate_config,
 )
 from benchmarks.config.experiments import experiment_names, load_experiment
+from benchmarks.config.sweep import expand
 from methods.core.errors import UserError
 
 PUBLISHED = {
@@ -75,6 +76,17 @@ def test_runs_with_the_same_options_share_a_composition(monkeypatch: pytest.Monk
     configs = compose_runs(runs)
     assert len(configs) == 20 and len(calls) == 2
     assert [config.seed for config in configs] == [*range(10), *range(10)]
+
+
+def test_a_table_with_five_seeds_needs_ten_compositions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine rows select different options; one composition reads the experiment."""
+    calls = []
+    monkeypatch.setattr(compose_module, "_COMPOSITIONS", {})
+    monkeypatch.setattr(
+        compose_module, "compose", lambda *given: calls.append(given) or compose(*given)
+    )
+    assert len(expand(["experiment=fedcorr_table2", "seed=1,2,3,4,5"])) == 315
+    assert len(calls) == 10
 
 
 def test_values_do_not_leak_into_later_runs() -> None:

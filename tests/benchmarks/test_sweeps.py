@@ -12,6 +12,7 @@ from run_helpers import PLUGIN, read_reproducible
 
 from benchmarks.config import sweep
 from benchmarks.config.compose import compose_run
+from benchmarks.loop import runner
 from benchmarks.run import main, run_from_config
 from methods.core import registry
 from methods.core.params import PositiveInt, parameters
@@ -137,9 +138,8 @@ def test_completed_runs_are_not_launched(
     assert main(["-m", *command, "seed=1,2,3"]) == 0
     shown = capsys.readouterr().out
     assert "1 done, 0 diverged, 0 failed, 2 skipped" in shown
-    assert [line for line in shown.splitlines() if "starts" in line or "started" in line] == [
-        line for line in shown.splitlines() if "seed 3" in line and "start" in line
-    ]
+    started = [line for line in shown.splitlines() if line.endswith("started")]
+    assert len(started) == 1 and "seed 3" in started[0]
 
 
 def test_runs_are_in_the_order_of_the_command_line(tmp_path: Path) -> None:
@@ -147,6 +147,37 @@ def test_runs_are_in_the_order_of_the_command_line(tmp_path: Path) -> None:
     found = [(run.config.method.name, run.config.seed) for run in runs]
     assert found == [("fedprox", 1), ("fedprox", 2), ("fedavg", 1), ("fedavg", 2)]
     assert len({run.config.run_id for run in runs}) == 4
+
+
+@pytest.mark.parametrize("sweep_flag", [[], ["-m"]])
+def test_interrupted_command_has_exit_code_130(
+    sweep_flag: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupt(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "execute_run", interrupt)
+    assert main([*sweep_flag, *SMALL, f"runs_dir={tmp_path}"]) == 130
+    error = capsys.readouterr().err
+    assert error == "interrupted; rerun the same command to resume from the last checkpoint\n"
+
+
+def test_exception_of_the_suite_has_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only user errors and Hydra's errors about the command line are one line."""
+
+    def fail(*arguments: Any) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(runner, "execute_run", fail)
+    with pytest.raises(ValueError, match="a defect"):
+        main([*SMALL, f"runs_dir={tmp_path}"])
+    with pytest.raises(ValueError, match="a defect"):
+        main(["-m", *SMALL, f"runs_dir={tmp_path}"])
 
 
 def test_run_from_config_needs_no_command(tmp_path: Path) -> None:
