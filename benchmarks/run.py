@@ -71,35 +71,35 @@ def run_job(config: DictConfig) -> float:
 
 def _run_one(config: DictConfig) -> int:
     from benchmarks.config.sweep import PlannedRun
-    from benchmarks.loop.preflight import validate_runs
-    from benchmarks.terminal import run_tables
+    from benchmarks.terminal.run_tables import print_run_summary
 
     overrides: Any = OmegaConf.to_container(HydraConfig.get().overrides, resolve=False)
     check_options([*overrides["hydra"], *overrides["task"]])
     run = PlannedRun(overrides["task"], validate_config(config))
-    finished = run_tables.finished_run_ids([run])
-    if run.config.dry_run:
-        run_tables.print_planned_runs([run], finished)
-        return 0
-    validate_runs([run])
-    run_from_config(run.config)
-    return run_tables.print_run_summary(run.config, run.config.run_id in finished)
+    return execute_runs(
+        [run],
+        lambda pending: run_from_config(run.config),
+        lambda runs, finished: print_run_summary(run.config, run.config.run_id in finished),
+    )
 
 
-def run_sweep(runs: "Sequence[PlannedRun]", launch: Callable[[list[list[str]]], Any]) -> int:
-    """Check all runs, launch those without a record, print all results. Returns the exit code."""
+def execute_runs(
+    runs: "Sequence[PlannedRun]",
+    launch: "Callable[[Sequence[PlannedRun]], Any]",
+    print_results: "Callable[[Sequence[PlannedRun], set[str]], int]",
+) -> int:
+    """Check all runs, launch those without a record, print the results. Returns the exit code."""
     from benchmarks.loop.preflight import validate_runs
-    from benchmarks.terminal import run_tables
+    from benchmarks.terminal.run_tables import finished_run_ids, print_planned_runs
 
-    finished = run_tables.finished_run_ids(runs)
+    finished = finished_run_ids(runs)
     if runs[0].config.dry_run:
-        run_tables.print_planned_runs(runs, finished)
+        print_planned_runs(runs, finished)
         return 0
     validate_runs(runs)
-    pending = [run.overrides for run in runs if run.config.run_id not in finished]
-    if pending:
+    if pending := [run for run in runs if run.config.run_id not in finished]:
         launch(pending)
-    return run_tables.print_results_table(runs, finished)
+    return print_results(runs, finished)
 
 
 hydra_main = hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(run_job)

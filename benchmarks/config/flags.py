@@ -4,29 +4,15 @@ from collections.abc import Sequence
 
 from methods.core.errors import UserError, missing, suggest, unknown
 
-SHORT_FLAGS = {
-    "-h": "--help",
-    "-c": "--cfg",
-    "-p": "--package",
-    "-r": "--run",
-    "-m": "--multirun",
-    "-i": "--info",
-    "-sc": "--shell-completion",
-    "-cp": "--config-path",
-    "-cn": "--config-name",
-    "-cd": "--config-dir",
-}
-EXCLUSIVE_FLAGS = ("--run", "--multirun", "--cfg", "--info", "--shell-completion")
-VALUES = {  # valid values; empty: any
-    "--cfg": ("job", "hydra", "all"),
-    "--info": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
-    "--package": (),
-    "--config-path": (),
-    "--config-name": (),
-    "--config-dir": (),
-    "--experimental-rerun": (),
-}
+SHORT_FLAGS = {"-h": "--help", "-c": "--cfg", "-p": "--package", "-r": "--run", "-m": "--multirun"}
+SHORT_FLAGS |= {"-i": "--info", "-sc": "--shell-completion", "-cp": "--config-path"}
+SHORT_FLAGS |= {"-cn": "--config-name", "-cd": "--config-dir"}
 FLAGS = (*SHORT_FLAGS.values(), "--hydra-help", "--version", "--resolve", "--experimental-rerun")
+EXCLUSIVE_FLAGS = ("--run", "--multirun", "--cfg", "--info", "--shell-completion")
+VALUES: dict[str, tuple[str, ...]]  # valid values of the flags that have one; empty: any
+VALUES = dict.fromkeys(("--package", "--config-path", "--config-name", "--config-dir"), ())
+VALUES |= {"--experimental-rerun": (), "--cfg": ("job", "hydra", "all")}
+VALUES["--info"] = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 def arrange_arguments(arguments: Sequence[str]) -> list[str]:

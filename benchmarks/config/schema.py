@@ -93,21 +93,10 @@ class WandbTracking:
         return self
 
 
+SECTIONS: dict[str, type] = {"federation": FederationConfig, "budget": BudgetConfig}
+SECTIONS |= {"evaluate": EvaluationConfig, "checkpoint": CheckpointConfig}
+SECTIONS |= {"executor": ExecutorConfig}
 TRACKING = {"none": NoParams, "wandb": WandbTracking}
-
-
-@parameters
-class RunOptions:
-    """Top-level values of the configuration."""
-
-    seed: Annotated[int, Field(ge=0, le=2**32 - 1)]  # range of numpy's legacy generator
-    scale: Literal["paper", "laptop", "smoke"]
-    runs_dir: str
-    data_dir: str | None  # null: the default data directory
-    experiment_name: str | None  # experiment that the run belongs to
-    force: bool
-    dry_run: bool
-    dry: bool  # short form of dry_run
 
 
 @dataclass(frozen=True)
@@ -118,18 +107,18 @@ class Component:
     params: Any
 
 
-@dataclass(frozen=True)
+@parameters
 class RunConfig:
     """Validated configuration of one run."""
 
-    seed: int
-    scale: str
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)]  # range of numpy's legacy generator
+    scale: Literal["paper", "laptop", "smoke"]
     dataset: Component
     model: Component
     partition: Component
     noise: Component
     method: Component
-    train: Any  # methods.core.contract.TrainParams
+    train: Any  # methods.core.task.TrainParams
     compile: bool | str  # train.compile; not hashed, as results are equal up to rounding
     federation: FederationConfig
     budget: BudgetConfig
@@ -137,7 +126,7 @@ class RunConfig:
     checkpoint: CheckpointConfig
     executor: ExecutorConfig
     tracking: Component
-    experiment_name: str | None
+    experiment_name: str | None  # experiment that the run belongs to
     runs_dir: Path
     data_dir: Path
     force: bool
@@ -193,40 +182,33 @@ def parse_config(raw: Mapping[str, Any]) -> RunConfig:
     from partition import PARTITIONERS
 
     _check_keys(raw)
-    top = build_params(RunOptions, {key: raw[key] for key in field_names(RunOptions)}, "")
-    train = dict(raw["train"]) if isinstance(raw["train"], Mapping) else raw["train"]
-    compiled = train.pop("compile", False) if isinstance(train, dict) else False
-    if compiled not in ("auto", True, False):
-        raise invalid("train.compile", compiled, "true, false or auto")
-    return RunConfig(
-        seed=top.seed,
-        scale=top.scale,
-        dataset=_component(raw, "dataset", _params_by_name(DATASETS)),
-        model=_model(raw, _params_by_name(MODELS)),
-        partition=_component(raw, "partition", _params_by_name(PARTITIONERS)),
-        noise=_component(raw, "noise", _params_by_name(NOISE_MODELS)),
-        method=_component(raw, "method", _params_by_name(METHODS)),
-        train=build_params(TrainParams, train, "train"),
-        compile=compiled,
-        federation=build_params(FederationConfig, raw["federation"], "federation"),
-        budget=build_params(BudgetConfig, raw["budget"], "budget"),
-        evaluate=build_params(EvaluationConfig, raw["evaluate"], "evaluate"),
-        checkpoint=build_params(CheckpointConfig, raw["checkpoint"], "checkpoint"),
-        executor=build_params(ExecutorConfig, raw["executor"], "executor"),
-        tracking=_component(raw, "tracking", TRACKING),
-        experiment_name=top.experiment_name,
-        runs_dir=Path(top.runs_dir).expanduser(),
-        data_dir=Path(top.data_dir).expanduser() if top.data_dir else default_data_dir(),
-        force=top.force,
-        dry_run=top.dry_run or top.dry,
-    )
+    values = {key: value for key, value in raw.items() if key not in ("dry", "experiment")}
+    values["dry_run"] = raw["dry_run"] if raw["dry"] is False else raw["dry"]
+    for key in ("runs_dir", "data_dir"):
+        if isinstance(raw[key], str):
+            values[key] = Path(raw[key]).expanduser()
+    if raw["data_dir"] is None:
+        values["data_dir"] = default_data_dir()
+    values["compile"] = False
+    if isinstance(raw["train"], Mapping):
+        values["train"] = {key: raw["train"][key] for key in raw["train"] if key != "compile"}
+        values["compile"] = raw["train"].get("compile", False)
+    if values["compile"] not in ("auto", True, False):
+        raise invalid("train.compile", values["compile"], "true, false or auto")
+    for name, cls in (SECTIONS | {"train": TrainParams}).items():
+        values[name] = build_params(cls, values[name], name)
+    registries: list[Registry[Any]] = [DATASETS, MODELS, PARTITIONERS, NOISE_MODELS, METHODS]
+    for group, registry in zip(COMPONENTS, registries, strict=True):
+        params = {info.name: info.params for info in registry.all()}
+        values[group] = _parse_component(group, raw[group], params)
+    values["tracking"] = _parse_component("tracking", raw["tracking"], TRACKING)
+    return build_params(RunConfig, values, "")
 
 
 def _check_keys(raw: Mapping[str, Any]) -> None:
     if raw.get("experiment") is not None:
         raise UserError("cannot start an experiment as one run: add -m to start all of its runs")
-    sections = [*COMPONENTS, *HASHED_SECTIONS, "checkpoint", "executor", "tracking"]
-    known = [*field_names(RunOptions), *sections]
+    known = [*(name for name in field_names(RunConfig) if name != "compile"), "dry"]
     for key in raw:
         if key not in known:
             raise unknown("key", key, known)
@@ -235,26 +217,20 @@ def _check_keys(raw: Mapping[str, Any]) -> None:
             raise missing(key)
 
 
-def _params_by_name(registry: Registry[Any]) -> dict[str, type]:
-    return {info.name: info.params for info in registry.all()}
-
-
-def _component(raw: Mapping[str, Any], group: str, params: Mapping[str, type]) -> Component:
-    values = dict(raw[group] or {})
-    name = str(values.pop("name", None))
-    if name not in params:
-        raise unknown(group, name, params)
-    return Component(name, build_params(params[name], values, group))
-
-
-def _model(raw: Mapping[str, Any], params: Mapping[str, type]) -> Component:
-    """The selected model and its parameters.
+def _parse_component(
+    group: str, raw: Mapping[str, Any] | None, params: Mapping[str, type]
+) -> Component:
+    """The selected option of a group and its parameters, given the parameter classes by name.
 
     conf/scale_dataset sets parameters of the dataset's usual model, such as `stem: imagenet`. They
     apply to every model that has them. Parameters that only other models have are dropped.
     """
-    values = dict(raw["model"] or {})
-    of_others = {key for cls in params.values() for key in field_names(cls)}
-    of_others -= set(field_names(params.get(str(values.get("name")), NoParams)))
-    kept = {key: value for key, value in values.items() if key not in of_others}
-    return _component({"model": kept}, "model", params)
+    values = dict(raw or {})
+    name = str(values.pop("name", None))
+    if name not in params:
+        raise unknown(group, name, params)
+    if group == "model":
+        of_others = {key for cls in params.values() for key in field_names(cls)}
+        of_others -= {*field_names(params[name])}
+        values = {key: value for key, value in values.items() if key not in of_others}
+    return Component(name, build_params(params[name], values, group))

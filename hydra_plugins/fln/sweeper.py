@@ -1,12 +1,15 @@
 """Sweeper that checks all runs before the first one starts."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
+
+if TYPE_CHECKING:
+    from benchmarks.config.sweep import PlannedRun
 
 
 class CheckedSweeper(Sweeper):
@@ -33,23 +36,18 @@ class CheckedSweeper(Sweeper):
         # Modules of the suite are imported here because Hydra imports its plugins in every command.
         from benchmarks.config.compose import Composer
         from benchmarks.config.sweep import plan_runs
-        from benchmarks.run import run_sweep
+        from benchmarks.run import execute_runs
+        from benchmarks.terminal.run_tables import print_results_table
 
         assert self.config is not None
         shared: Any = OmegaConf.to_container(self.config.hydra.overrides.hydra, resolve=False)
         composer = Composer(self.config.hydra.job.config_name, shared)
         sweeps = [*(f"{key}={value}" for key, value in self._params.items()), *arguments]
-        returns: list[Any] = []
-        code = run_sweep(
-            plan_runs(sweeps, composer), lambda jobs: returns.extend(self._launch(jobs))
-        )
+        code = execute_runs(plan_runs(sweeps, composer), self._launch, print_results_table)
         if code:
             raise SystemExit(code)
-        return returns
 
-    def _launch(self, jobs: list[list[str]]) -> list[Any]:
+    def _launch(self, runs: "Sequence[PlannedRun]") -> None:
         assert self.launcher is not None
-        returns = list(self.launcher.launch(jobs, initial_job_idx=0))
-        for job in returns:
+        for job in self.launcher.launch([run.overrides for run in runs], initial_job_idx=0):
             job.return_value  # noqa: B018 - raises the exception of a failed job
-        return returns

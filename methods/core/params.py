@@ -11,6 +11,7 @@ floats and lists to tuples. `build_params` turns a violated constraint into a on
 
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
@@ -32,7 +33,7 @@ NonNegativeInt = Annotated[int, Field(ge=0)]
 
 _STRICT = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _KINDS: dict[type, str] = {int: "an integer", float: "a number", bool: "true or false"}
-_KINDS |= {str: "a string", NoneType: "null"}
+_KINDS |= {str: "a string", Path: "a path", NoneType: "null"}
 
 Item = TypeVar("Item")
 # Accepts a list, because YAML has no tuples.

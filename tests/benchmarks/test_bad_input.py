@@ -70,7 +70,8 @@ MISTAKES = {
         "invalid checkpoint.every_seconds=-1: expected a number of at least 0"
     ],
     "force=maybe": ["invalid force='maybe': expected true or false"],
-    "data_dir=5": ["invalid data_dir=5: expected a string or null"],
+    "dry=maybe": ["invalid dry_run='maybe': expected true or false"],
+    "data_dir=5": ["invalid data_dir=5: expected a path"],
     "executor=processes executor.workers=0": [
         "invalid executor.workers=0: expected an integer of at least 1 or auto"
     ],
