@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from methods.core.errors import UserError, invalid
-from partition.base import PARTITIONERS, Partitioner
+from partition.base import PARTITIONERS, Partitioner, make_rng
 
 __all__ = ["PARTITIONERS", "Partitioner", "clients_for_noise", "partition_labels"]
 
@@ -13,7 +13,10 @@ __all__ = ["PARTITIONERS", "Partitioner", "clients_for_noise", "partition_labels
 def partition_labels(
     name: str, labels: np.ndarray, num_clients: int, seed: int, params: Any
 ) -> list[np.ndarray]:
-    """Sample indices of each client, as int64 arrays. Label noise depends on their order."""
+    """Sample indices of each client, as int64 arrays in random order (see `_shuffle_clients`).
+
+    Label noise depends on the order.
+    """
     partitioner = PARTITIONERS.get(name)
     labels = np.asarray(labels)
     if not isinstance(params, partitioner.params):
@@ -34,7 +37,7 @@ def partition_labels(
                 f"cannot partition with {name}: client {client} of {num_clients} has no samples "
                 f"(seed {seed}); reduce federation.num_clients or change the parameters"
             )
-    return client_indices
+    return _shuffle_clients(client_indices, seed, params)
 
 
 def clients_for_noise(
@@ -42,4 +45,20 @@ def clients_for_noise(
 ) -> list[np.ndarray]:
     """Client indices to which noise is applied: `client_indices`, unless samples are pooled."""
     function = PARTITIONERS.get(name).clients_for_noise
-    return client_indices if function is None else function(labels, seed, params)
+    if function is None:
+        return client_indices
+    return _shuffle_clients(function(labels, seed, params), seed, params)
+
+
+def _shuffle_clients(client_indices: list[np.ndarray], seed: int, params: Any) -> list[np.ndarray]:
+    """Shuffle the samples of each client, so that a position says nothing about a label.
+
+    Partitioners return blocks of one class or ascending indices. `form=official` keeps the order of
+    the official code, on which its label noise depends.
+    """
+    if getattr(params, "form", None) == "official":
+        return client_indices
+    return [
+        make_rng(seed, "client order", client).permutation(indices)
+        for client, indices in enumerate(client_indices)
+    ]

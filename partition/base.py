@@ -18,7 +18,8 @@ class Partitioner:
     """A registered partitioner.
 
     `partition(clean_labels, num_clients, seed, params)` returns the sample indices of each client.
-    The first line of its docstring is the summary in lists of components.
+    They are shuffled afterwards, unless `params.form` is "official". The first line of its
+    docstring is the summary in lists of components.
     `disjoint` and `uses_all_samples` hold for every valid parameter value (checked by tests).
     `clients_for_noise(clean_labels, seed, params)` returns the client indices to which label noise
     is applied, if these are not the clients that train.
@@ -39,9 +40,9 @@ class Partitioner:
 PARTITIONERS: Registry[Partitioner] = Registry("partition", "fln.partitions", "partition")
 
 
-def make_rng(seed: int, name: str) -> np.random.Generator:
+def make_rng(seed: int, name: str, *key: int) -> np.random.Generator:
     """Random stream of one partitioner, independent of other streams of the seed."""
-    return np.random.default_rng([seed, zlib.crc32(f"partition.{name}".encode())])
+    return np.random.default_rng([seed, zlib.crc32(f"partition.{name}".encode()), *key])
 
 
 def assign_samples(

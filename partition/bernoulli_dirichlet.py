@@ -8,7 +8,8 @@ Forms:
   every class an owner. Counts are multinomial, which is the distribution of independent draws. If
   a client has no samples, everything is redrawn. Both loops are bounded.
 - official: the official code, draw by draw. It redraws empty rows only. An empty column or a
-  client without samples is an error.
+  client without samples is an error. Samples are not shuffled: a client has them in the order of
+  the official code, nearly ascending.
 """
 
 from typing import Literal

@@ -4,6 +4,7 @@ Forms:
 - plain: one random permutation, split into nearly equal parts. All samples are used.
 - official: the official code of FedCorr (Xu et al., CVPR 2022, section 3.1). Clients sample in
   turn from the remaining samples. The remainder of samples / clients is not assigned to any client.
+  Samples are not shuffled: a client has them in the order of the official code, nearly ascending.
 - stratified: LSG. Each class is permuted and split into nearly equal parts, one per client. All
   clients have the same class counts up to one sample; clients with lower ids get the extra ones.
 """

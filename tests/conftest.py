@@ -62,7 +62,7 @@ def open_run(configure: Callable[..., RunConfig]) -> Iterator[Callable[..., Run]
     def start(*overrides: str) -> Run:
         config = configure(*overrides)
         run = Run(config, SilentTracker(config.run_dir))
-        run.method.setup(run.spec, run.pool, run.context("setup"))
+        run.method.setup(run.spec, run.pool_view, run.context("setup"))
         runs.append(run)
         return run
 

@@ -1,7 +1,7 @@
 """Client-side data access during a client task."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from benchmarks.data.images import Images
 from benchmarks.data.transforms import ImageTransforms
+from benchmarks.federation.internals import hide, internals_of
 from methods.core.flat_model import FlatModel
 from methods.core.task import Batch, Reply
 
@@ -26,32 +27,44 @@ class ImageSplit(NamedTuple):
         return self.views(self.images.fetch(index), view, generator)
 
 
-@dataclass
+class _Internals(NamedTuple):
+    """Parts of a client that methods do not see: indices and file names can reveal classes."""
+
+    indices: Tensor
+    split: ImageSplit
+    acquire_model: Callable[[], FlatModel]
+
+
+@dataclass(eq=False)
 class LocalClient:
     """A client during one task; implements `methods.core.task.Client`."""
 
     id: int
-    _index: Tensor  # of its samples in the split
+    indices: InitVar[Tensor]  # of its samples in the split
     given_labels: Tensor
     labels: Tensor
     state: dict[str, Any]
-    _split: ImageSplit
+    split: InitVar[ImageSplit]
     num_classes: int
-    _acquire_model: Callable[[], FlatModel]
+    acquire_model: InitVar[Callable[[], FlatModel]]
     samples_trained: int = 0
     samples_scored: int = 0  # every call of `images` counts, with or without a gradient
 
-    def __post_init__(self) -> None:
-        self.num_samples = len(self._index)
+    def __post_init__(
+        self, indices: Tensor, split: ImageSplit, acquire_model: Callable[[], FlatModel]
+    ) -> None:
+        self.num_samples = len(indices)
+        hide(self, _Internals(indices, split, acquire_model))
 
     def load_model(self, vector: Tensor) -> FlatModel:
-        return self._acquire_model().load(vector)
+        model: FlatModel = internals_of(self).acquire_model()
+        return model.load(vector)
 
     def images(
         self, index: Tensor, view: str = "plain", generator: torch.Generator | None = None
     ) -> Tensor:
         self.samples_scored += len(index)
-        return self._view(index, view, generator)
+        return _view(self, index, view, generator)
 
     def batches(
         self,
@@ -69,11 +82,11 @@ class LocalClient:
             shuffled = subset[shuffled]
         self.samples_trained += num_samples
         chunk_size = batch_size
-        if self._split.images.in_memory:
+        if internals_of(self).split.images.in_memory:
             chunk_size = max(AUGMENT_CHUNK_SIZE // batch_size, 1) * batch_size
         step = 0
         for positions in torch.split(shuffled, chunk_size):
-            chunk = (self._view(positions, view, augment), self.labels[positions], positions)
+            chunk = (_view(self, positions, view, augment), self.labels[positions], positions)
             for x, y, index in zip(*(torch.split(t, batch_size) for t in chunk), strict=True):
                 yield Batch(x, y, index, epoch, step)
                 step += 1
@@ -82,5 +95,9 @@ class LocalClient:
         copies = {name: vector.clone() for name, vector in models.items()}
         return Reply(self.id, self.num_samples, copies, values)
 
-    def _view(self, positions: Tensor, view: str, generator: torch.Generator | None) -> Tensor:
-        return self._split.view(self._index[positions], view, generator)
+
+def _view(
+    client: LocalClient, positions: Tensor, view: str, generator: torch.Generator | None
+) -> Tensor:
+    internals: _Internals = internals_of(client)
+    return internals.split.view(internals.indices[positions], view, generator)

@@ -31,11 +31,10 @@ class ClientTaskResult(NamedTuple):
 
 @dataclass(frozen=True)
 class PredictionTask:
-    """Predict with the evaluated models on some samples of a split."""
+    """Predict with the evaluated models on some samples."""
 
     models: dict[str, Tensor]
-    split: str  # train | test
-    index: Tensor
+    index: Tensor  # in the test split, followed by the training split
 
 
 class PredictionResult(NamedTuple):

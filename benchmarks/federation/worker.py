@@ -65,9 +65,8 @@ class WorkerContext:
     def _run(self, task: ClientTask) -> ClientTaskResult:
         # Dropout draws from torch's global generator, so each task gets its own stream.
         # torch.manual_seed would also record a stack trace per accelerator type, about 1 ms.
-        torch.default_generator.manual_seed(
-            derive_seed(task.ctx.seed, task.ctx.round, "layers", task.task, task.client_id)
-        )
+        stream = task.ctx.generator("layers", task.task, task.client_id)
+        torch.default_generator.manual_seed(stream.initial_seed())
         index = torch.from_numpy(self.client_indices[task.client_id])
         given_labels = self.all_given_labels[index]
         labels = given_labels if task.labels is None else task.labels
@@ -94,14 +93,21 @@ class WorkerContext:
     @torch.no_grad()
     def _predict(self, task: PredictionTask) -> PredictionResult:
         models = {name: self.acquire_model().load(v).eval() for name, v in task.models.items()}
-        split = self.test if task.split == "test" else self.train
         parts = []
         for index in torch.split(task.index, EVAL_BATCH_SIZE):
             # For models whose dropout stays active in evaluation mode.
-            torch.default_generator.manual_seed(
-                derive_seed("prediction", task.split, int(index[0]))
-            )
-            probabilities = self.method.predict(models, split.view(index, "plain", None))
+            torch.default_generator.manual_seed(derive_seed("prediction"))
+            probabilities = self.method.predict(models, self._plain_images(index))
             parts.append(probabilities.clamp_min(1e-30).log())
         log_likelihood = torch.cat(parts)
         return PredictionResult(log_likelihood.argmax(1), log_likelihood)
+
+    def _plain_images(self, index: Tensor) -> Tensor:
+        """Images of both splits; indices are as in `PredictionTask`."""
+        num_test = len(self.test.images)
+        is_test = index < num_test
+        test = self.test.view(index[is_test], "plain", None)
+        images = test.new_empty(len(index), *test.shape[1:])
+        images[is_test] = test
+        images[~is_test] = self.train.view(index[~is_test] - num_test, "plain", None)
+        return images

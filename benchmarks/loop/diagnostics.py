@@ -11,11 +11,8 @@ import torch
 from scipy.stats import mannwhitneyu
 
 from benchmarks.federation.pool import ClientPool
-from benchmarks.federation.tasks import Executor
-from benchmarks.loop.evaluation import predict
 from benchmarks.scenario.scenario import Scenario
-from methods.core.contract import Diagnosis, Method
-from methods.core.streams import numpy_generator
+from methods.core.contract import Diagnosis
 
 Metrics = dict[str, float]  # by column of the learning curve
 
@@ -140,24 +137,12 @@ def auroc(scores: np.ndarray, truth: np.ndarray) -> float:
 
 
 def memorization_metrics(
-    executor: Executor, method: Method, scenario: Scenario, seed: int, max_samples: int
+    predicted: np.ndarray, mislabeled: np.ndarray, scenario: Scenario
 ) -> Metrics:
-    """How often the models predict the given and the true label of fixed mislabeled samples."""
-    mislabeled = np.flatnonzero(scenario.noise.flipped & assigned_samples(scenario))
-    if max_samples == 0 or len(mislabeled) == 0:
+    """How often the models predict the given and the true label of mislabeled samples."""
+    if not len(mislabeled):
         return {}
-    rng = numpy_generator(seed, "memorised")
-    size = min(max_samples, len(mislabeled))
-    chosen = np.sort(rng.choice(mislabeled, size=size, replace=False))
-    predicted, _ = predict(executor, method, "train", torch.from_numpy(chosen))
     return {
-        "memorised/wrong": float((predicted == scenario.noise.labels[chosen]).mean()),
-        "memorised/true": float((predicted == scenario.clean_labels[chosen]).mean()),
+        "memorised/wrong": float((predicted == scenario.noise.labels[mislabeled]).mean()),
+        "memorised/true": float((predicted == scenario.clean_labels[mislabeled]).mean()),
     }
-
-
-def assigned_samples(scenario: Scenario) -> np.ndarray:
-    """Mask of the samples that belong to at least one client."""
-    mask = np.zeros(len(scenario.clean_labels), dtype=bool)
-    mask[np.concatenate(scenario.client_indices)] = True
-    return mask

@@ -18,10 +18,11 @@ from benchmarks.executors import WorkerError, make_executor
 from benchmarks.federation.client import ImageSplit
 from benchmarks.federation.cost import CostMeter
 from benchmarks.federation.pool import ClientPool
+from benchmarks.federation.view import PoolView
 from benchmarks.federation.worker import WorkerContext
 from benchmarks.loop import diagnostics, results
 from benchmarks.loop.checkpoint import CheckpointFile
-from benchmarks.loop.evaluation import evaluate
+from benchmarks.loop.evaluation import EvaluationResult, evaluate, sample_probe
 from benchmarks.loop.lock import lock_run_dir
 from benchmarks.loop.preflight import build_method, module_builder
 from benchmarks.records import files
@@ -95,6 +96,9 @@ class Run:
             partial(_initial_weights, config.seed, build_module),
             self.method.skip_nonfinite_updates,
         )
+        self.pool_view = PoolView(self.pool)
+        max_mislabeled = config.evaluate.memorised_samples if self.dataset.labels_are_clean else 0
+        self.probe = sample_probe(self.scenario, config.seed, max_mislabeled)
         self.round = 0
         self.curve: list[dict[str, Any]] = []
         self.journal: list[dict[str, Any]] = []
@@ -117,14 +121,15 @@ class Run:
         )
 
     def context(self, stage: str) -> RoundContext:
-        return RoundContext(self.config.seed, self.round, stage, self.spec, self.config.train)
+        stream_root = derive_seed(self.config.seed, "method streams")
+        return RoundContext(stream_root, self.round, stage, self.spec, self.config.train)
 
     def run(self) -> None:
         """Run all rounds, from the last checkpoint if there is one."""
         run_dir = self.config.run_dir
         files.write_yaml(run_dir / files.CONFIG_FILE, to_plain_data(self.config))
         self.scenario.save(run_dir / files.SCENARIO_FILE)
-        self.method.setup(self.spec, self.pool, self.context("setup"))
+        self.method.setup(self.spec, self.pool_view, self.context("setup"))
         self._resume()
         self.tracker.on_start(self.method.planned_participations, self.curve)
         last_save = time.monotonic()
@@ -137,16 +142,16 @@ class Run:
 
     def run_round(self, stage: str) -> None:
         """Run one round, and an evaluation if one is due."""
-        method, pool = self.method, self.pool
+        method, pool, view = self.method, self.pool, self.pool_view
         started = time.perf_counter()
         ctx = self.context(stage)
         participations_before = pool.meter.participations
-        ids = method.select_clients(pool, ctx)
-        method.before_round(pool, ids, ctx)
+        ids = method.select_clients(view, ctx)
+        method.before_round(view, ids, ctx)
         replies = pool.run_task(ids, method.local_update, method.payload, ctx, participation=True)
         if replies:
             method.aggregate(replies, ctx)
-        method.after_round(pool, ctx)
+        method.after_round(view, ctx)
         self.seconds["method"] += time.perf_counter() - started
         self.round += 1
         if self._evaluation_due(participations_before, stage):
@@ -160,13 +165,13 @@ class Run:
 
     def _evaluate(self, stage: str) -> None:
         started = time.perf_counter()
-        result = evaluate(self.executor, self.method, self.dataset)
+        result = evaluate(self.executor, self.method, self.dataset, self.probe, self.config.seed)
         if not np.isfinite(result.loss):
             raise DivergenceError(f"round {self.round} ({stage}): the test loss is not finite")
         self.confusion = result.confusion
         meter = self.pool.meter
         position = {"round": self.round, "stage": stage, "participations": meter.participations}
-        metrics, arrays = self._diagnose(stage)
+        metrics, arrays = self._diagnose(stage, result)
         if arrays:
             self.journal.append(position | to_plain_data(arrays))
         self.seconds["evaluation"] += time.perf_counter() - started
@@ -181,20 +186,18 @@ class Run:
         self.curve.append(row | metrics)
         self.tracker.on_evaluation(self.curve[-1])
 
-    def _diagnose(self, stage: str) -> tuple[diagnostics.Metrics, dict[str, Any]]:
+    def _diagnose(
+        self, stage: str, result: EvaluationResult
+    ) -> tuple[diagnostics.Metrics, dict[str, Any]]:
         """Metrics for the learning curve and arrays for the journal."""
         pool, scenario = self.pool, self.scenario
-        diagnosis = self.method.diagnose(pool)
+        diagnosis = self.method.diagnose(self.pool_view)
         arrays = dict(diagnosis.arrays)
         if not self.dataset.labels_are_clean:
             return {}, arrays
         metrics = diagnostics.diagnosis_metrics(diagnosis, pool, scenario)
         metrics |= diagnostics.memorization_metrics(
-            self.executor,
-            self.method,
-            scenario,
-            self.config.seed,
-            self.config.evaluate.memorised_samples,
+            result.predicted_mislabeled, self.probe.mislabeled, scenario
         )
         if diagnosis.arrays or self.method.stage(self.round) != stage:
             masks = diagnosis.noisy_samples if diagnosis.arrays else None

@@ -79,7 +79,7 @@ def open_run(*overrides: str, samples: int | None = None) -> Iterator[Run]:
         tracker = Tracker("speed", Path(directory), Console(quiet=True), live=False)
         run = Run(config, tracker, scenario)
         try:
-            run.method.setup(run.spec, run.pool, run.context("setup"))
+            run.method.setup(run.spec, run.pool_view, run.context("setup"))
             yield run
         finally:
             run.executor.close()

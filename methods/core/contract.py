@@ -28,8 +28,12 @@ class DivergenceError(Exception):
 class ClientPool(Protocol):
     """All clients, in server-side code."""
 
-    num_clients: int
-    client_sizes: np.ndarray  # samples per client
+    @property
+    def num_clients(self) -> int: ...
+
+    @property
+    def client_sizes(self) -> np.ndarray:
+        """Number of samples of each client."""
 
     def run_task(
         self,

@@ -48,9 +48,10 @@ class RoundContext:
     """One round and its random streams.
 
     Streams are named by purpose, not by method: methods of one seed share cohorts and batch order.
+    The seed itself is not available, because label noise can be replayed from it.
     """
 
-    seed: int
+    stream_root: int  # start of all streams, a hash of the run's seed
     round: int
     stage: str
     spec: TaskSpec
@@ -58,11 +59,11 @@ class RoundContext:
 
     def rng(self, *key: int | str) -> np.random.Generator:
         """NumPy stream of this round for one purpose, such as `ctx.rng("select")`."""
-        return streams.numpy_generator(self.seed, self.round, *key)
+        return streams.numpy_generator(self.stream_root, self.round, *key)
 
     def generator(self, *key: int | str) -> Generator:
         """PyTorch stream of this round for one purpose."""
-        return streams.torch_generator(self.seed, self.round, *key)
+        return streams.torch_generator(self.stream_root, self.round, *key)
 
 
 class Payload(NamedTuple):

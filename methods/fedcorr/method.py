@@ -1,7 +1,7 @@
 """FedCorr (Xu, Chen, Quek and Chong, CVPR 2022): multi-stage label correction."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from methods.core.contract import ClientPool, Diagnosis, DivergenceError
 from methods.core.errors import UserError, invalid
 from methods.core.flat_model import FlatModel
 from methods.core.registry import register
-from methods.core.streams import numpy_generator
 from methods.core.task import Batch, LocalTask, Models, Payload, Reply, RoundContext, TaskSpec
 from methods.fedavg import sample_cohort
 from methods.fedcorr import relabeling
@@ -56,7 +55,7 @@ class FedCorr(FinalStageDelegation):
     2. The paper does not name a view for scoring. Its profile uses plain images.
     3. Both profiles take from the code the strict comparison with theta, the condition mu <= kappa,
        and the confidence threshold of the second relabeling.
-    4. The mixtures use the seed of the run, as in the code.
+    4. Each mixture has a random stream of its own. The code uses the seed of the run for all.
     5. LID uses the neighbors that exist if a client has no more than k samples.
     6. The clients are shuffled explicitly in each iteration. Without fraction scheduling, the code
        can train some clients twice and others never.
@@ -112,8 +111,8 @@ class FedCorr(FinalStageDelegation):
             return super().select_clients(pool, ctx)
         size = self.spec.clients_per_round
         if ctx.stage == "preprocessing":
-            iteration, turn = divmod(ctx.round, self.schedule.rounds_per_iteration)
-            rng = numpy_generator(ctx.seed, "visiting order", iteration)
+            turn = ctx.round % self.schedule.rounds_per_iteration
+            rng = replace(ctx, round=ctx.round - turn).rng("client order")  # one per iteration
             size = 1 if self.params.fraction_scheduling else size
             cohort = rng.permutation(pool.num_clients)[turn * size : (turn + 1) * size]
         else:
@@ -155,7 +154,7 @@ class FedCorr(FinalStageDelegation):
         state.iteration += 1
         state.participations_since_iteration = 0
         state.cumulative_lid = state.cumulative_lid + state.lid
-        split = split_by_gmm(state.cumulative_lid, ctx.seed)
+        split = split_by_gmm(state.cumulative_lid, int(ctx.rng("mixture").integers(2**32)))
         state.mixture = {name: getattr(split, name) for name in ("means", "variances", "weights")}
         state.noisy = [int(k) for k in np.flatnonzero(split.is_high)]
         payload = Payload(state.models if self.params.correction else {}, {})
@@ -231,7 +230,8 @@ class FedCorr(FinalStageDelegation):
         """Client task: estimate the noise level. If the payload has a model, relabel samples."""
         client, params, options = task.client, self.params, self.params.options
         losses = client.state["fedcorr_losses"]
-        noisy = torch.from_numpy(split_by_gmm(losses.numpy(), task.ctx.seed).is_high)
+        seed = int(task.rng("mixture").integers(2**32))
+        noisy = torch.from_numpy(split_by_gmm(losses.numpy(), seed).is_high)
         noise_level = int(noisy.sum()) / client.num_samples
         client.state["fedcorr_noisy"] = noisy
         changed = 0
