@@ -22,7 +22,7 @@ from methods.core.params import (
 )
 from methods.core.plugins import Registry
 
-PROTOCOL_VERSION = 1  # increased when numbers of existing configurations change
+PROTOCOL_VERSION = 2  # increased when numbers of existing configurations change
 SCALES = ("paper", "laptop", "smoke")
 COMPONENTS = ("dataset", "model", "partition", "noise", "method")
 HASHED_SECTIONS = ("train", "federation", "budget", "evaluate")

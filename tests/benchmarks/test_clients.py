@@ -1,17 +1,18 @@
-"""Clients: data access, absence of clean labels, and cost of client tasks."""
+"""Clients: data access and cost of client tasks; the view of the client pool."""
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from run_helpers import to_comparable
 
+from benchmarks.federation import internals
 from benchmarks.federation.client import AUGMENT_CHUNK_SIZE, ImageSplit, LocalClient
 from benchmarks.federation.cost import CostMeter, size_in_bytes
 from benchmarks.loop.runner import Run
-from methods.core.task import Batch, LocalTask, Reply
+from methods.core.task import Batch
 
 
 def streams(seed: int = 0) -> tuple[torch.Generator, torch.Generator]:
@@ -122,65 +123,6 @@ def test_models_of_one_task_differ_and_are_reused_by_the_next(
         assert first.vector.data_ptr() != second.vector.data_ptr()
 
 
-def reachable(start: Any) -> list[Any]:
-    """Objects reachable through attributes, containers and closures, except modules and classes."""
-    seen, waiting, found = {id(start)}, [start], [start]
-    while waiting:
-        for value in gc.get_referents(waiting.pop()):
-            if (
-                id(value) in seen
-                or isinstance(value, (type, type(gc)))
-                or (isinstance(value, dict) and "__builtins__" in value)
-            ):
-                continue
-            seen.add(id(value))
-            waiting.append(value)
-            found.append(value)
-    return found
-
-
-def contains_labels(objects: list[Any], labels: np.ndarray) -> bool:
-    """True if an array among the objects equals these labels."""
-    arrays = [
-        value.numpy() if isinstance(value, torch.Tensor) else value
-        for value in objects
-        if isinstance(value, (torch.Tensor, np.ndarray))
-    ]
-    return any(
-        array.dtype.kind in "iu"
-        and array.size == labels.size
-        and np.array_equal(array.ravel(), labels)
-        for array in arrays
-    )
-
-
-def test_clean_labels_are_unreachable_from_client_and_server_code(
-    open_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = open_run()
-    clean, test_labels = run.dataset.train_labels, run.dataset.test_labels
-    noise = run.scenario.noise
-    seen: list[Any] = []
-
-    def inspect(task: LocalTask) -> Reply:
-        seen.extend(reachable(task))
-        return task.client.reply({})
-
-    client_side = run.executor.context.method  # type: ignore[attr-defined]
-    monkeypatch.setattr(client_side, "inspect", inspect, raising=False)
-    run.pool.run_task([0], inspect, run.method.payload, run.context("train"))
-    assert contains_labels(seen, noise.labels), "the search finds the given labels"
-    assert not contains_labels(seen, clean) and not contains_labels(seen, test_labels)
-    for indices, rate in zip(run.scenario.client_indices, noise.client_rate, strict=True):
-        assert rate == 0 or not contains_labels(seen, clean[indices])
-    secrets = (type(run.dataset), type(run.scenario), type(noise))
-    assert not any(isinstance(value, secrets) for value in seen)
-
-    server = reachable([run.method, run.pool])
-    assert contains_labels(server, noise.labels)
-    assert not contains_labels(server, clean) and not contains_labels(server, test_labels)
-
-
 def test_size_in_bytes() -> None:
     assert size_in_bytes(torch.zeros(3, 5)) == 60
     assert size_in_bytes(torch.zeros(7, dtype=torch.bool)) == 7
@@ -234,3 +176,30 @@ def test_pool_stores_client_states(open_run: Callable[..., Run]) -> None:
     assert torch.equal(pool.labels(2), pool.given_labels(2)) and pool.relabeled == {}
     indices = run.scenario.client_indices[2]
     assert np.array_equal(pool.given_labels(2).numpy(), run.scenario.noise.labels[indices])
+
+
+def test_pool_view_returns_copies(open_run: Callable[..., Run]) -> None:
+    run = open_run("method=lsg")
+    pool, view, method = run.pool, run.pool_view, run.method
+    view.run_task([2], method.local_update, method.payload, run.context("train"))
+    assert view.num_clients == 8 and view.client_sizes.tolist() == pool.client_sizes.tolist()
+    assert torch.equal(view.labels(2), pool.labels(2))
+    assert torch.equal(view.state(2)["ensemble"], pool.state(2)["ensemble"])
+    assert torch.equal(view.initial_weights(1), pool.initial_weights(1))
+    pool.relabeled[2] = pool.given_labels(2)
+    before = to_comparable([pool.client_sizes, pool.relabeled, pool.states])
+    view.client_sizes[:] = 0
+    view.labels(2)[:] = 0
+    view.state(2)["ensemble"][:] = 0
+    assert to_comparable([pool.client_sizes, pool.relabeled, pool.states]) == before
+
+
+def test_internals_are_stored_as_long_as_their_owner_exists(
+    make_client: Callable[..., LocalClient],
+) -> None:
+    stored = len(internals._INTERNALS)
+    client = make_client()
+    assert len(internals._INTERNALS) == stored + 1
+    assert len(internals.internals_of(client).indices) == client.num_samples
+    del client
+    assert len(internals._INTERNALS) == stored

@@ -12,6 +12,7 @@ import noise
 from benchmarks.federation.pool import ClientPool
 from benchmarks.federation.tasks import Executor
 from benchmarks.loop import diagnostics
+from benchmarks.loop.evaluation import sample_probe
 from benchmarks.scenario.scenario import Scenario
 from methods.core.contract import Diagnosis
 
@@ -178,5 +179,14 @@ def test_all_metrics_are_floats(scenario: Scenario) -> None:
     assert all(type(value) is float for value in metrics.values())
 
 
-def test_samples_without_a_client_are_not_assigned(scenario: Scenario) -> None:
-    assert diagnostics.assigned_samples(scenario).tolist() == [True] * 9 + [False]
+def test_memorization_counts_given_and_true_labels(scenario: Scenario) -> None:
+    """Samples 3, 4 and 8 have the given labels 1, 2, 0 and the true labels 0, 1, 2."""
+    metrics = diagnostics.memorization_metrics(np.array([1, 1, 0]), np.array([3, 4, 8]), scenario)
+    assert metrics == {"memorised/wrong": 2 / 3, "memorised/true": 1 / 3}
+    nothing = np.array([], dtype=np.int64)
+    assert diagnostics.memorization_metrics(nothing, nothing, scenario) == {}
+
+
+def test_probe_has_samples_of_clients_only(scenario: Scenario) -> None:
+    mislabeled, correct = sample_probe(scenario, 1, 100)
+    assert sorted(mislabeled) == [3, 4, 8] and sorted(correct) == [0, 1, 2, 5, 6, 7]

@@ -39,7 +39,7 @@ def make_record(
 ) -> Record:
     config = make_config(*overrides)
     return Record(
-        protocol=1,
+        protocol=2,
         run_id=config.run_id,
         status=status,
         config=config.hashed_config(),

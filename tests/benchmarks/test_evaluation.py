@@ -10,11 +10,12 @@ from torch import Tensor
 
 from benchmarks import models
 from benchmarks.executors.processes import ProcessExecutor
-from benchmarks.loop import evaluation
-from benchmarks.loop.diagnostics import memorization_metrics
+from benchmarks.loop.evaluation import Probe, evaluate, predict, sample_probe
 from benchmarks.loop.runner import Run
 from benchmarks.records.readers import read_curve
 from methods.core.flat_model import FlatModel
+
+NO_PROBE = Probe(np.array([], dtype=np.int64), np.array([], dtype=np.int64))
 
 
 def simple_evaluation(
@@ -52,7 +53,7 @@ def test_evaluation_equals_a_simple_loop(trained: Run) -> None:
     accuracy, loss, predicted = simple_evaluation(
         trained, trained.method.eval_models(), trained.dataset.test, labels
     )
-    result = evaluation.evaluate(trained.executor, trained.method, trained.dataset)
+    result = evaluate(trained.executor, trained.method, trained.dataset, NO_PROBE, 1)
     assert result.accuracy == accuracy and len(np.unique(predicted)) > 5
     assert result.loss == pytest.approx(loss, abs=1e-5)
     confusion = np.zeros((10, 10), dtype=int)
@@ -68,41 +69,63 @@ def test_predictions_of_two_models_are_averaged(
     accuracy, loss, _ = simple_evaluation(
         trained, both, trained.dataset.test, trained.dataset.test_labels
     )
-    result = evaluation.evaluate(trained.executor, trained.method, trained.dataset)
+    result = evaluate(trained.executor, trained.method, trained.dataset, NO_PROBE, 1)
     assert result.accuracy == accuracy and result.loss == pytest.approx(loss, abs=1e-5)
 
 
-def test_number_of_workers_does_not_change_predictions(trained: Run) -> None:
-    """1437 samples are three batches of 500: two workers get two and one."""
-    index = torch.arange(len(trained.dataset.train))
-    predicted, log_likelihood = evaluation.predict(trained.executor, trained.method, "train", index)
+def test_predictions_are_in_the_order_of_the_indices_and_independent_of_the_workers(
+    trained: Run,
+) -> None:
+    """1797 images of both splits are four batches of 500: two workers get two each."""
+    index = torch.arange(len(trained.dataset.test) + len(trained.dataset.train)).flip(0)
+    predicted, log_likelihood = predict(
+        trained.executor, trained.method, index, np.random.default_rng(1)
+    )
+    vectors, dataset = trained.method.eval_models(), trained.dataset
+    parts = ((dataset.test, dataset.test_labels), (dataset.train, dataset.train_labels))
+    expected = [simple_evaluation(trained, vectors, *part)[2] for part in parts]
+    assert np.array_equal(predicted[::-1], np.concatenate(expected))
     executor = ProcessExecutor(trained.executor.context, 2)  # type: ignore[attr-defined]
     try:
-        parallel_predicted, parallel = evaluation.predict(executor, trained.method, "train", index)
+        parallel = predict(executor, trained.method, index, np.random.default_rng(1))
     finally:
         executor.close()
-    assert np.array_equal(predicted, parallel_predicted) and torch.equal(log_likelihood, parallel)
+    assert np.array_equal(predicted, parallel[0]) and torch.equal(log_likelihood, parallel[1])
 
 
 def test_memorization_is_measured_on_mislabeled_samples(open_run: Callable[..., Run]) -> None:
-    """All mislabeled samples against a simple loop, then a fixed selection of 50."""
-
-    def memorization(run: Run, max_samples: int) -> dict[str, float]:
-        return memorization_metrics(run.executor, run.method, run.scenario, 1, max_samples)
-
     run = open_run("noise.rho=1.0")
-    clean, noise = run.dataset.train_labels, run.scenario.noise
-    wrong = np.flatnonzero(noise.flipped)
+    clean = run.dataset.train_labels
     _, _, predicted = simple_evaluation(run, run.method.eval_models(), run.dataset.train, clean)
-    assert memorization(run, 10**6) == {
-        "memorised/wrong": float((predicted[wrong] == noise.labels[wrong]).mean()),
-        "memorised/true": float((predicted[wrong] == clean[wrong]).mean()),
-    }
-    selection = memorization(run, 50)
-    assert selection == memorization(run, 50)
-    assert selection["memorised/wrong"] in [count / 50 for count in range(51)]
-    assert memorization(run, 0) == {}
-    assert memorization(open_run("noise=none"), 50) == {}
+    probe = sample_probe(run.scenario, 1, 50)
+    result = evaluate(run.executor, run.method, run.dataset, probe, 1)
+    assert np.array_equal(result.predicted_mislabeled, predicted[probe.mislabeled])
+    without = evaluate(run.executor, run.method, run.dataset, NO_PROBE, 1)
+    assert result.accuracy == without.accuracy
+    assert result.loss == pytest.approx(without.loss, abs=1e-5)
+
+
+def test_probe_has_the_noise_rate_of_all_samples(open_run: Callable[..., Run]) -> None:
+    """Of 1437 samples, 572 are mislabeled: 4 of 10 in each class, rounded down."""
+    scenario = open_run("noise=symmetric", "noise.epsilon=0.4").scenario
+    flipped = scenario.noise.flipped
+    mislabeled, correct = sample_probe(scenario, 1, 50)
+    assert len(mislabeled) == 50 and flipped[mislabeled].all() and not flipped[correct].any()
+    assert len(correct) == round(50 * (~flipped).sum() / flipped.sum())
+    assert len(np.unique(np.concatenate([mislabeled, correct]))) == 50 + len(correct)
+    again, other = sample_probe(scenario, 1, 50), sample_probe(scenario, 2, 50)
+    assert np.array_equal(again.mislabeled, mislabeled)
+    assert not np.array_equal(other.mislabeled, mislabeled)
+    everything = sample_probe(scenario, 1, 10**6)
+    assert len(everything.mislabeled) + len(everything.correct) == 1437
+    assert [len(part) for part in sample_probe(scenario, 1, 0)] == [0, 0]
+
+
+def test_probe_is_limited_for_low_noise_rates(open_run: Callable[..., Run]) -> None:
+    scenario = open_run("noise=symmetric", "noise.epsilon=0.02").scenario
+    assert [len(part) for part in sample_probe(scenario, 1, 5)] == [5, 45]
+    clean = open_run("noise=none").scenario
+    assert [len(part) for part in sample_probe(clean, 1, 5)] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ class AlwaysOnDropout(torch.nn.Dropout):
         return torch.nn.functional.dropout(x, 0.5, training=True)
 
 
-def test_dropout_in_evaluation_uses_the_stream_of_the_samples(
+def test_dropout_in_evaluation_does_not_depend_on_the_tasks(
     open_run: Callable[..., Run],
 ) -> None:
     """Two batches give the same result in one task and in two, whatever was drawn before."""
@@ -218,10 +218,10 @@ def test_dropout_in_evaluation_uses_the_stream_of_the_samples(
     )
     model = {"model": torch.linspace(-1, 1, 650)}
     index = torch.arange(2 * EVAL_BATCH_SIZE)
-    (whole,) = run.executor.run([PredictionTask(model, "train", index)])
+    (whole,) = run.executor.run([PredictionTask(model, index)])
     torch.manual_seed(5)
     first, second = run.executor.run(
-        [PredictionTask(model, "train", part) for part in torch.split(index, EVAL_BATCH_SIZE)]
+        [PredictionTask(model, part) for part in torch.split(index, EVAL_BATCH_SIZE)]
     )
     parts = torch.cat([first.log_likelihood, second.log_likelihood])
     assert torch.equal(whole.log_likelihood, parts)
@@ -232,9 +232,7 @@ def test_predictions_do_not_depend_on_the_chunks(open_run: Callable[..., Run]) -
     run = open_run()
     chunks = (torch.arange(360), torch.arange(180), torch.arange(180, 360))
     models = dict(run.method.eval_models())
-    whole, first, second = run.executor.run(
-        [PredictionTask(models, "test", index) for index in chunks]
-    )
+    whole, first, second = run.executor.run([PredictionTask(models, index) for index in chunks])
     parts = torch.cat([first.log_likelihood, second.log_likelihood])
     assert torch.equal(whole.predicted, torch.cat([first.predicted, second.predicted]))
     assert torch.allclose(whole.log_likelihood, parts, atol=1e-5)

@@ -94,7 +94,7 @@ def read_error(tmp_path: Path, text: str | bytes) -> str:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[1]", "null", '"text"', '{"protocol": 1, "run_', "[" * 10**5, b"\xff\x00", b"\0"],
+    ["", "{", "[1]", "null", '"text"', '{"protocol": 2, "run_', "[" * 10**5, b"\xff\x00", b"\0"],
     ids=["empty", "brace", "list", "null", "string", "truncated", "nested", "binary", "zero"],
 )
 def test_other_content_is_not_a_record(text: str | bytes, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_other_content_is_not_a_record(text: str | bytes, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"protocol": 0}, "protocol 0 is not comparable with protocol 1"),
+        ({"protocol": 0}, "protocol 0 is not comparable with protocol 2"),
         (
             {"status": "running"},
             "invalid status='running': expected 'done', 'diverged' or 'failed'",

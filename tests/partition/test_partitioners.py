@@ -11,7 +11,7 @@ from strategies import valid_params
 
 from methods.core.errors import UserError
 from methods.core.params import build_params
-from partition import PARTITIONERS, clients_for_noise, partition_labels
+from partition import PARTITIONERS, _shuffle_clients, clients_for_noise, partition_labels
 from partition.base import sample_dirichlet
 from partition.bernoulli_dirichlet import BernoulliDirichletParams
 from partition.centralized import CentralizedParams
@@ -375,9 +375,26 @@ def test_shards_depend_on_the_seed() -> None:
     assert shards(1).isdisjoint(shards(2))
 
 
-def test_centralized_has_all_samples_in_order() -> None:
+def test_centralized_has_all_samples() -> None:
     (indices,) = partition_labels("centralized", balanced(20), 1, 0, CentralizedParams())
-    assert np.array_equal(indices, np.arange(20))
+    assert np.array_equal(np.sort(indices), np.arange(20))
+
+
+@pytest.mark.parametrize(("name", "params"), RANDOM_CASES)
+def test_samples_of_a_client_are_shuffled_except_in_official_forms(name: str, params: Any) -> None:
+    labels = np.sort(balanced(1000))
+    drawn = PARTITIONERS.get(name).partition(labels, 10, 1, params)
+    client_indices = partition_labels(name, labels, 10, 1, params)
+    is_official = getattr(params, "form", None) == "official"
+    assert same(drawn, client_indices) == is_official
+    assert same([np.sort(part) for part in drawn], [np.sort(part) for part in client_indices])
+
+
+def test_each_client_has_an_order_of_its_own() -> None:
+    """The same ten samples in the order of each client."""
+    orders = _shuffle_clients([np.arange(10)] * 50, 1, IidParams())
+    assert len({tuple(order) for order in orders}) == 50
+    assert same(orders[:20], _shuffle_clients([np.arange(10)] * 20, 1, IidParams()))
 
 
 @pytest.mark.parametrize(("name", "params"), RANDOM_CASES)

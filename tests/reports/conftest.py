@@ -29,7 +29,7 @@ def write_run(frozen_conf: None, tmp_path: Path) -> Callable[..., Path]:
         run_dir = tmp_path / "runs" / f"{len(list(tmp_path.glob('runs/*'))):03d}"
         settings = {"protocol": 1, "seed": seed, "scale": scale}
         record = {
-            "protocol": 1,
+            "protocol": 2,
             "run_id": run_dir.name,
             "status": "done",
             "reason": "",
