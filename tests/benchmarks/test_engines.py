@@ -91,11 +91,11 @@ def test_compiled_engine_equals_the_module_and_skips_short_batches() -> None:
 def test_compiled_run_equals_an_eager_run_and_is_the_same_in_all_executors(
     configure: Callable[..., RunConfig], method: str
 ) -> None:
-    plain = run_to_end(configure(f"method={method}", "train.compile=false"))
+    # Two rounds. Adam increases rounding errors in longer runs.
+    options = (f"method={method}", "budget.participations=8", "force=true")
+    plain = run_to_end(configure(*options, "train.compile=false"))
     compiled = [
-        run_to_end(
-            configure(f"method={method}", "train.compile=true", f"executor={name}", "force=true")
-        )
+        run_to_end(configure(*options, "train.compile=true", f"executor={name}"))
         for name in ("serial", "processes")
     ]
     assert learned_state(compiled[0]) == learned_state(compiled[1])
