@@ -27,7 +27,7 @@ def write_run(frozen_conf: None, tmp_path: Path) -> Callable[..., Path]:
         *overrides: str, scale: str = "laptop", seed: int = 1, best: float = 0.5, **changes: Any
     ) -> Path:
         run_dir = tmp_path / "runs" / f"{len(list(tmp_path.glob('runs/*'))):03d}"
-        settings = {"protocol": 1, "seed": seed, "scale": scale}
+        settings = {"protocol": 2, "seed": seed, "scale": scale}
         record = {
             "protocol": 2,
             "run_id": run_dir.name,
