@@ -1,6 +1,8 @@
-"""Structure of the code base: import direction, import cycles, sizes of files and functions."""
+"""Structure of the code base: imports, start-up time, sizes of files and functions."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,14 +16,21 @@ from import_graph import (
     source_files,
 )
 
+from methods.core import registry
+
 MAX_FILE_LINES = 400
+WANDB_MODULES = {  # W&B takes a second to import.
+    "benchmarks.tracking.wandb_tracker",
+    "benchmarks.tracking.wandb_service",
+    "reports.wandb_dashboard",
+}
 MAX_FUNCTION_LINES = 60
 FORBIDDEN = {
     "methods": ("noise", "partition", "benchmarks", "reports", "hydra_plugins"),
     "noise": ("partition", "benchmarks", "reports", "hydra_plugins"),
     "partition": ("noise", "benchmarks", "reports", "hydra_plugins"),
     "benchmarks": ("reports", "hydra_plugins", "tests"),
-    "reports": ("hydra_plugins", "tests"),
+    "reports": ("hydra_plugins", "tests", "torch", "torchvision"),
     "hydra_plugins": ("reports", "tests"),
 }
 ALLOWED_IN_NOISE_AND_PARTITION = (
@@ -97,3 +106,31 @@ def test_files_and_functions_are_short(path: Path) -> None:
         if node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES
     }
     assert long == {}
+
+
+def test_wandb_is_imported_in_few_modules() -> None:
+    found = {
+        module
+        for module, (package, source) in read_sources().items()
+        if any(name.partition(".")[0] == "wandb" for name in imported_names(source, package))
+    }
+    assert found == WANDB_MODULES
+
+
+def test_help_lists_every_method_without_importing_torch() -> None:
+    program = """
+import runpy, sys
+sys.argv = ["benchmarks.run", "--help"]
+try:
+    runpy.run_module("benchmarks.run", run_name="__main__", alter_sys=True)
+except SystemExit as end:
+    assert not end.code, end.code
+print("IMPORTED", *sys.modules)
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    shown, _, modules = done.stdout.partition("IMPORTED ")
+    (line,) = (line for line in shown.splitlines() if line.strip().startswith("method="))
+    names = [info.name for info in registry.list_methods() if info.cls.__module__[:8] == "methods."]
+    assert set(names) <= set(line.split("=", 1)[1].replace("|", " ").split())
+    assert {"torch", "numpy", "sklearn", "rich", "wandb"}.isdisjoint(modules.split())
