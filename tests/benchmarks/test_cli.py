@@ -14,7 +14,9 @@ from benchmarks.methods import main as list_methods
 from methods.core.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = "compare dashboard data figures methods new-method page run scenario speed tables"
+COMMANDS = (
+    "compare components dashboard data figures methods new-method page run scenario speed tables"
+)
 
 
 def run_python(*arguments: str, cwd: Path, path: str = "") -> subprocess.CompletedProcess[str]:
