@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
+from torch.nn import Parameter
 
 SUITE = ("benchmarks", "methods", "noise", "partition")
 
@@ -68,12 +69,10 @@ def integers(objects: Iterable[Any]) -> set[int]:
 
 
 def arrays(objects: Iterable[Any]) -> list[np.ndarray]:
-    """All arrays and tensors among objects, as arrays."""
-    return [
-        value.detach().numpy() if isinstance(value, Tensor) else value
-        for value in objects
-        if isinstance(value, Tensor | np.ndarray)
-    ]
+    """All arrays and tensors among objects, as arrays. Fake tensors of compilers have no values."""
+    plain = [value for value in objects if type(value) in (Tensor, Parameter, np.ndarray)]
+    on_host = [value for value in plain if str(getattr(value, "device", "cpu")) == "cpu"]
+    return [value if isinstance(value, np.ndarray) else value.detach().numpy() for value in on_host]
 
 
 def contains(objects: Iterable[Any], secret: np.ndarray) -> bool:
