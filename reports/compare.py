@@ -16,13 +16,6 @@ from rich.text import Text
 
 from benchmarks.terminal import command
 from methods.core.errors import UserError
-from reports.frame.aggregate import (
-    Scores,
-    corrected_tests,
-    improvement_probability,
-    interquartile_mean,
-    stratified_interval,
-)
 from reports.frame.load import load_runs, rows_of
 from reports.frame.pivot import (
     Pivot,
@@ -36,12 +29,17 @@ from reports.frame.pivot import (
 from reports.frame.statistics import (
     SIGNIFICANCE_LEVEL,
     Pairs,
+    Scores,
     bootstrap_interval,
+    corrected_tests,
     describe_test,
+    improvement_probability,
+    interquartile_mean,
     mean,
     sample_std,
     sign_flip_test,
     sign_test,
+    stratified_interval,
 )
 from reports.tables.rendering import DASH, Section, sections_markdown
 

@@ -10,9 +10,8 @@ from methods.core.errors import UserError
 from reports.figures import select, style
 from reports.figures.accuracy import BEST_ACCURACY, MAX_LINES
 from reports.figures.extract import Ranks, common_settings, rank_methods
-from reports.frame import aggregate
+from reports.frame import statistics
 from reports.frame.load import rows_of
-from reports.frame.statistics import SIGNIFICANCE_LEVEL
 
 TOO_FEW = "skipped: needs two methods with two settings in common and different results"
 
@@ -40,7 +39,7 @@ def performance_profile(frame: pd.DataFrame, notes: list[str]) -> Figure:
         raise UserError(TOO_FEW)
     _note_dropped(dropped, notes)
     scores = {name: [setting[name] for setting in settings] for name in methods}
-    means = {name: float(aggregate.interquartile_mean(scores[name])) for name in methods}
+    means = {name: float(statistics.interquartile_mean(scores[name])) for name in methods}
     order = sorted(methods, key=lambda name: (-means[name], name))
     if order[MAX_LINES:]:
         omitted = ", ".join(order[MAX_LINES:])
@@ -50,8 +49,8 @@ def performance_profile(frame: pd.DataFrame, notes: list[str]) -> Figure:
     values = np.unique(np.concatenate([seeds for name in methods for seeds in scores[name]]))
     thresholds = np.concatenate([[values[0] - 1], values, [values[-1] + 1]])
 
-    def percentages(scores: aggregate.Scores) -> aggregate.Array:
-        return 100 * aggregate.performance_profile(scores, thresholds)
+    def percentages(scores: statistics.Scores) -> statistics.Array:
+        return 100 * statistics.performance_profile(scores, thresholds)
 
     figure, (axis,) = style.two_columns(1, 3.4)
     for index, name in enumerate(order[:MAX_LINES]):
@@ -63,7 +62,7 @@ def performance_profile(frame: pd.DataFrame, notes: list[str]) -> Figure:
             label=f"{name} (interquartile mean {means[name]:.1f})",
             **look,
         )
-        if band := aggregate.stratified_interval(percentages, scores[name]):
+        if band := statistics.stratified_interval(percentages, scores[name]):
             axis.fill_between(
                 thresholds, *band, step="post", color=look["color"], alpha=0.15, linewidth=0
             )
@@ -121,7 +120,9 @@ def _plot_ranks(found: Ranks) -> Figure:
         axis.plot(ends, [-0.3 - 0.3 * index] * 2, color=style.RED, linewidth=3)
     axis.plot([1, 1 + difference], [1.2, 1.2], color=style.BLACK, marker="|")
     friedman = f"Friedman p = {found.ranking.p:.2g} over {found.ranking.num_settings} settings"
-    title = f"critical difference at {SIGNIFICANCE_LEVEL:g}: {difference:.2f}; {friedman}"
+    title = (
+        f"critical difference at {statistics.SIGNIFICANCE_LEVEL:g}: {difference:.2f}; {friedman}"
+    )
     axis.text(1, 1.4, title, ha="left", va="bottom")
     axis.set(xlim=(1 - 0.45 * width, 1 + 1.45 * width), ylim=(first_label - 0.5 * half, 2.0))
     axis.axis("off")

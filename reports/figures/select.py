@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from methods.core.errors import UserError
-from reports.frame.load import Row, flatten
+from reports.frame.load import Row
 from reports.frame.pivot import format_value
 
 Setting = tuple[tuple[str, str], ...]
@@ -50,9 +50,10 @@ def settings(
     row: Row, sections: Sequence[str] = SETTING_SECTIONS, without: Sequence[str] = ()
 ) -> Setting:
     """Some sections of the run's configuration as sorted key-value pairs, hashable."""
-    config = flatten({name: row["config"].get(name, {}) for name in sections})
     return tuple(
-        (key, format_value(value)) for key, value in sorted(config.items()) if key not in without
+        (key, format_value(value))
+        for key, value in sorted(row["config"].items())
+        if key.partition(".")[0] in sections and key not in without
     )
 
 
@@ -122,9 +123,9 @@ def _majority_values(known: Sequence[Mapping[str, str]]) -> dict[str, str]:
 def numeric_params(row: Row, section: str) -> str:
     """The numbers of a section, such as "rho 0.6, tau 0.5"."""
     return ", ".join(
-        f"{key} {value:g}"
-        for key, value in row["config"].get(section, {}).items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        f"{key.removeprefix(f'{section}.')} {value:g}"
+        for key, value in row["config"].items()
+        if key.startswith(f"{section}.") and type(value) in (int, float)
     )
 
 

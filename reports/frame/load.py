@@ -3,8 +3,8 @@
 Columns are the configuration under dotted keys (`seed`, `scale`, `noise.rho`, `method.name`) and
 the fields of `benchmarks.records.record.Record`: `status`, `scenario.hash`, `summary.best`,
 `metrics.clients/f1`, `cost.participations`, `time.seconds_method` and so on. Accuracies are
-fractions. `summary.forgetting` is best minus last10. `run_dir` is the run directory, `config` the
-nested configuration.
+fractions. `summary.forgetting` is best minus last10. `run_dir` is the run directory, `config` has
+the keys and values of the configuration that this run has.
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ def _run_dirs(directory: Path) -> Iterable[Path]:
 
 
 def _row(run_dir: Path, record: Record) -> Row:
-    config = {key: value for key, value in record.config.items() if key != "protocol"}
+    config = flatten({key: value for key, value in record.config.items() if key != "protocol"})
     sections = record.model_dump(include=set(SECTIONS), exclude_unset=True)
-    row = {name: getattr(record, name) for name in SCALARS} | flatten(config) | flatten(sections)
+    row = {name: getattr(record, name) for name in SCALARS} | config | flatten(sections)
     if {"summary.best", "summary.last10"} <= row.keys():
         row["summary.forgetting"] = row["summary.best"] - row["summary.last10"]
     return row | {"run_dir": run_dir, "config": config}

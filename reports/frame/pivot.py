@@ -13,15 +13,13 @@ import pandas as pd
 from benchmarks.config.schema import COMPONENTS, HASHED_SECTIONS
 from benchmarks.terminal.command import require_choice
 from methods.core.errors import UserError, invalid, unknown
-from reports.frame.aggregate import supported_best
 from reports.frame.load import rows_of
-from reports.frame.statistics import PairedValue, Pairs, Ranking, mean, pair, ranking
+from reports.frame.statistics import BySeed, Pairs, Ranking, mean, pair, ranking, supported_best
 
 ACCURACIES = ("summary.best", "summary.last10", "summary.final", "summary.forgetting")
 LOWER_IS_BETTER = ("cost.", "time.", "summary.forgetting")  # prefixes of metrics
 METRIC_SECTIONS = ("summary.", "metrics.", "cost.", "time.", "scenario.")
 CONFIG_SECTIONS = (*COMPONENTS, *HASHED_SECTIONS)
-Cells = Mapping[tuple[str, str], Mapping[int, PairedValue]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Pivot:
     metric: str
     row_values: tuple[str, ...]
     col_values: tuple[str, ...]
-    cells: Cells
+    cells: Mapping[tuple[str, str], BySeed]
     varying: Mapping[str, tuple[str, ...]]  # other keys that differ between cells, with values
 
     @property
@@ -45,7 +43,7 @@ class Pivot:
         return not self.metric.startswith(LOWER_IS_BETTER)
 
     def values(self, row: str, col: str) -> list[float]:
-        return [entry.value for entry in self.cells.get((row, col), {}).values()]
+        return [*self.cells.get((row, col), {}).values()]
 
     @property
     def complete_columns(self) -> list[str]:
@@ -72,10 +70,8 @@ def select(frame: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
 
 def matches_filter(row: Mapping[str, Any], key: str, wanted: str) -> bool:
     """True if the run has one of the values, or its method has no such parameter."""
-    section, _, name = key.partition(".")
-    return format_value(row.get(key)) in wanted.split(",") or (
-        section == "method" and name not in row["config"]["method"]
-    )
+    is_absent = key.startswith("method.") and key not in row["config"]
+    return is_absent or format_value(row.get(key)) in wanted.split(",")
 
 
 def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
@@ -88,12 +84,12 @@ def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
         raise invalid("cols", cols, "another key than rows")
     varying = _check_comparable(frame, rows, cols)
     factor = 100 if metric in ACCURACIES else 1
-    cells: dict[tuple[str, str], dict[int, PairedValue]] = {}
+    cells: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
     for row in rows_of(frame):
         if pd.notna(row[metric]):
             key = (format_value(row[rows]), format_value(row[cols]))
-            value = PairedValue(factor * float(row[metric]), row["scenario.hash"])
-            cells.setdefault(key, {})[row["seed"]] = value
+            run = (row["seed"], row["scenario.hash"])
+            cells.setdefault(key, {})[run] = factor * float(row[metric])
     row_values, col_values = _distinct(frame[rows]), _distinct(frame[cols])
     return Pivot(rows, cols, metric, row_values, col_values, cells, varying)
 
@@ -111,11 +107,11 @@ def paired(table: Pivot, baseline: str) -> dict[tuple[str, str], Pairs]:
 
 def supported_cells(table: Pivot) -> set[tuple[str, str]]:
     """Cells that are better than all others of their column, as in `supported_best`."""
-    groups: dict[str, dict[tuple[str, str], dict[Any, float]]] = {}
-    for (row, col), runs in table.cells.items():
-        results = {(seed, run.scenario_hash): run.value for seed, run in runs.items()}
-        groups.setdefault(col, {})[row, col] = results
-    return supported_best(groups.values(), table.higher_is_better)
+    groups = [
+        {key: runs for key, runs in table.cells.items() if key[1] == col}
+        for col in dict.fromkeys(col for _, col in table.cells)
+    ]
+    return supported_best(groups, table.higher_is_better)
 
 
 def ranked(table: Pivot) -> tuple[Ranking | None, tuple[str, ...]]:

@@ -1,23 +1,35 @@
-"""Statistics for few seeds: exact tests where enumeration is feasible.
+"""Statistics for few seeds, paired comparisons, and results over settings.
 
 Comparisons are paired. Two methods that ran with the same seed in the same scenario share the
 partition, the noise, the initial weights and the cohorts, so that these cancel in the difference.
+Tests are exact where enumeration is feasible, and corrected by Holm for several comparisons.
+
 Over many settings, methods are compared by average ranks (Demsar, Statistical Comparisons of
-Classifiers over Multiple Data Sets, JMLR 7, 2006, section 3.2.2).
+Classifiers over Multiple Data Sets, JMLR 7, 2006, section 3.2.2) and by interquartile means,
+probabilities of improvement and profiles (Agarwal et al., Deep Reinforcement Learning at the Edge
+of the Statistical Precipice, NeurIPS 2021). There, the scores of a method are one array per setting
+with one number per seed. Further leading axes, such as bootstrap resamples, are allowed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 SIGNIFICANCE_LEVEL = 0.05
 MAX_EXACT_PAIRS = 20  # up to this number of pairs, all 2^n sign flips are enumerated
 TOLERANCE = 1e-12
+
+Array = NDArray[Any]
+Scores = Sequence[ArrayLike]
+BySeed = Mapping[tuple[int, str], float]  # metric of each run, by seed and scenario hash
+Key = TypeVar("Key")
 
 
 def mean(values: Sequence[float]) -> float:
@@ -33,31 +45,44 @@ def sample_std(values: Sequence[float]) -> float | None:
 
 
 def bootstrap_interval(
-    values: Sequence[float],
-    confidence: float = 1 - SIGNIFICANCE_LEVEL,
-    resamples: int = 10_000,
-    seed: int = 0,
+    values: Sequence[float], resamples: int = 10_000, **options: Any
 ) -> tuple[float, float] | None:
     """Percentile bootstrap interval of the mean; None for a single value."""
-    if len(values) < 2:
+    interval = stratified_interval(
+        lambda scores: np.asarray(scores[0]).mean(axis=-1), [values], resamples=resamples, **options
+    )
+    return None if interval is None else (float(interval[0]), float(interval[1]))
+
+
+def stratified_interval(
+    statistic: Callable[..., Array],
+    *methods: Scores,
+    confidence: float = 1 - SIGNIFICANCE_LEVEL,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> tuple[Array, Array] | None:
+    """Percentile bootstrap interval. Seeds are resampled within each setting and method.
+
+    `statistic` takes the scores of each method. None if a setting has a single seed.
+    """
+    samples = [np.asarray(seeds, dtype=float) for scores in methods for seeds in scores]
+    if min(map(len, samples)) < 2:
         return None
+    size = len(samples) // len(methods)
+
+    def of_samples(*data: Array, axis: int) -> Array:
+        return statistic(*(data[start : start + size] for start in range(0, len(data), size)))
+
     interval = stats.bootstrap(
-        (np.asarray(values, dtype=float),),
-        np.mean,
+        samples,
+        of_samples,
         n_resamples=resamples,
         confidence_level=confidence,
         method="percentile",
+        vectorized=True,
         rng=seed,
     ).confidence_interval
-    return float(interval.low), float(interval.high)
-
-
-@dataclass(frozen=True)
-class PairedValue:
-    """The metric of one run and the scenario it was measured in."""
-
-    value: float
-    scenario_hash: str
+    return np.asarray(interval.low), np.asarray(interval.high)
 
 
 @dataclass(frozen=True)
@@ -68,19 +93,17 @@ class Pairs:
     unpaired: tuple[str, ...]
 
 
-def pair(values: Mapping[int, PairedValue], baseline: Mapping[int, PairedValue]) -> Pairs:
+def pair(values: BySeed, baseline: BySeed) -> Pairs:
     """Value minus baseline for every seed that both ran in the same scenario."""
-    differences, unpaired = {}, []
-    for seed in sorted(values.keys() | baseline.keys()):
-        if seed not in values or seed not in baseline:
-            unpaired.append(f"seed {seed} has no run{' of the baseline' if seed in values else ''}")
-            continue
-        one, other = values[seed], baseline[seed]
-        if one.scenario_hash == other.scenario_hash:
-            differences[seed] = one.value - other.value
-        else:
-            scenarios = f"{one.scenario_hash} and {other.scenario_hash}"
-            unpaired.append(f"seed {seed} has two scenarios, {scenarios}")
+    shared = sorted(values.keys() & baseline.keys())
+    differences = {seed: values[seed, hash] - baseline[seed, hash] for seed, hash in shared}
+    own, others = dict(values.keys()), dict(baseline.keys())  # seed -> scenario hash
+    unpaired = []
+    for seed in sorted((own.keys() | others.keys()) - differences.keys()):
+        reason = "has no run" + " of the baseline" * (seed in own)
+        if seed in own and seed in others:
+            reason = f"has two scenarios, {own[seed]} and {others[seed]}"
+        unpaired.append(f"seed {seed} {reason}")
     return Pairs(differences, tuple(unpaired))
 
 
@@ -137,6 +160,70 @@ def describe_test(
         f"not enough seeds: smallest possible p is {smallest:.2g} with {count}"
         f" pair{'s' * (count > 1)}; at least {pairs_needed(level / comparisons)} needed"
     )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for the number of tests (Holm, Scand. J. Statistics 6, 1979)."""
+    values = np.asarray(p_values, dtype=float)
+    order = np.argsort(values)
+    factors = np.arange(len(values), 0, -1)
+    corrected = np.empty_like(values)
+    corrected[order] = np.minimum(1, np.maximum.accumulate(factors * values[order]))
+    return [float(p) for p in corrected]
+
+
+def corrected_tests(differences: Mapping[Key, Sequence[float]]) -> dict[Key, float]:
+    """Holm-corrected p-values of sign-flip tests. Comparisons without pairs are left out."""
+    tested = {key: sign_flip_test(values) for key, values in differences.items() if values}
+    return dict(zip(tested, holm([*tested.values()]), strict=True))
+
+
+def supported_best(
+    groups: Iterable[Mapping[Key, Mapping[Any, float]]], higher_is_better: bool = True
+) -> set[Key]:
+    """The best entries that differ significantly from all others of their group.
+
+    A group maps methods to results by seed, or by any other key that identifies a pair. The p-value
+    of a group is the largest of the sign-flip tests of the best against each other method. It is
+    corrected for the number of groups. A single pair has p-value 1.
+    """
+    sign = 1 if higher_is_better else -1
+    best: list[Key] = []
+    p_values: list[float] = []
+    for group in groups:
+        if len(group) > 1:
+            means = {key: sign * mean([*results.values()]) for key, results in group.items()}
+            best.append(max(means, key=means.__getitem__))
+            rivals = [results for key, results in group.items() if key != best[-1]]
+            p_values.append(max(_p_better(group[best[-1]], other, sign) for other in rivals))
+    corrected = zip(best, holm(p_values), strict=True)
+    return {key for key, p in corrected if p <= SIGNIFICANCE_LEVEL}
+
+
+def _p_better(results: Mapping[Any, float], others: Mapping[Any, float], sign: int) -> float:
+    """p-value of the paired differences; 1 if they do not favor the first method."""
+    differences = [sign * (results[key] - others[key]) for key in results.keys() & others.keys()]
+    return sign_flip_test(sorted(differences)) if sum(differences) > 0 else 1.0
+
+
+def interquartile_mean(scores: Scores) -> Array:
+    """Mean of all scores without the lowest and highest quarter."""
+    return np.asarray(stats.trim_mean(np.concatenate(scores, axis=-1), 0.25, axis=-1))
+
+
+def improvement_probability(scores: Scores, others: Scores) -> Array:
+    """Probability that a score exceeds one of another method in its setting. Ties count 1/2."""
+    pairs = [
+        np.sign(np.asarray(x)[..., :, None] - np.asarray(y)[..., None, :])
+        for x, y in zip(scores, others, strict=True)
+    ]
+    return np.asarray((1 + np.mean([signs.mean(axis=(-2, -1)) for signs in pairs], axis=0)) / 2)
+
+
+def performance_profile(scores: Scores, thresholds: ArrayLike) -> Array:
+    """Fraction of scores above each threshold, on the first axis."""
+    values = np.concatenate(scores, axis=-1)
+    return np.stack([(values > threshold).mean(axis=-1) for threshold in np.asarray(thresholds)])
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,16 @@ from typing import Any
 
 from reports.figures import select
 from reports.figures.select import SETTING_SECTIONS, VARIANT_SECTIONS, Setting, settings
-from reports.frame.aggregate import corrected_tests, supported_best
-from reports.frame.load import Row, flatten
-from reports.frame.statistics import PairedValue, describe_test, mean, pair, sample_std
+from reports.frame.load import Row
+from reports.frame.statistics import (
+    BySeed,
+    corrected_tests,
+    describe_test,
+    mean,
+    pair,
+    sample_std,
+    supported_best,
+)
 from reports.page.rerun import rerun, to_override_value
 from reports.tables.rendering import with_greek_letters
 
@@ -59,11 +66,13 @@ def describe_settings(groups: Mapping[Setting, Variants]) -> list[dict[str, Any]
     described: list[dict[str, Any]] = []
     for members in groups.values():
         row = next(iter(members.values()))[0]
-        federation = row["config"]["federation"]
-        clients = f"{federation.get('clients_per_round')} of {federation.get('num_clients')}"
         labels = {name: _label(row, name) for name in ("dataset", "model", "partition", "noise")}
         budget = row["budget.participations"]
-        described.append({"scale": row["scale"], **labels, "budget": budget, "clients": clients})
+        config = row["config"]
+        cohort, total = config.get("federation.clients_per_round"), config["federation.num_clients"]
+        described.append(
+            {"scale": row["scale"], **labels, "budget": budget, "clients": f"{cohort} of {total}"}
+        )
     similar: dict[str, list[dict[str, str]]] = {}
     for setting, description in zip(groups, described, strict=True):
         similar.setdefault(str(description), []).append(dict(setting))
@@ -96,16 +105,13 @@ def leaderboard_entry(rows: Sequence[Row]) -> dict[str, Any]:
     """Means over the seeds of done runs, and the status of all runs."""
     done = [row for row in rows if row["status"] == "done"]
     first, command = rows[0], rerun(rows[0]["config"], rows[0]["scale"])
-    config = flatten(first["config"])
     entry: dict[str, Any] = {
         "method": first["method.name"],
         "status": dict(Counter(row["status"] for row in rows)),
         "oracle": next((row["oracle"] for row in rows if row["oracle"]), ""),
         "command": command.command,
         "config": {
-            key: to_override_value(value)
-            for key, value in config.items()
-            if key not in ("seed", "protocol")
+            key: to_override_value(value) for key, value in first["config"].items() if key != "seed"
         },
         "defaults": {key: to_override_value(value) for key, value in command.defaults.items()},
     }
@@ -139,8 +145,8 @@ def compare_with_baseline(members: Variants) -> dict[Setting, dict[str, Any]]:
         if is_baseline[variant]:
             continue
         same = [other for other in baselines if _train_params(other) == _train_params(variant)]
-        chosen = max(same or baselines, key=lambda other: len(_best_by_seed(members[other])))
-        paired[variant] = pair(_best_by_seed(rows), _best_by_seed(members[chosen]))
+        chosen = max(same or baselines, key=lambda other: len(_by_seed(members[other])))
+        paired[variant] = pair(_by_seed(rows), _by_seed(members[chosen]))
     differences = {variant: [*pairs.differences.values()] for variant, pairs in paired.items()}
     corrected = corrected_tests(differences)
     return {
@@ -160,16 +166,8 @@ def compare_with_baseline(members: Variants) -> dict[Setting, dict[str, Any]]:
 
 def _supported_best(members: Variants, name: str) -> set[Setting]:
     """The variant that is better than all others of the setting, empty if none is."""
-    results = {
-        variant: {
-            (row["seed"], row["scenario.hash"]): row[f"summary.{name}"]
-            for row in rows
-            if row["status"] == "done"
-        }
-        for variant, rows in members.items()
-    }
-    known = {variant: values for variant, values in results.items() if values}
-    return supported_best([known])
+    results = {variant: _by_seed(rows, name) for variant, rows in members.items()}
+    return supported_best([{variant: values for variant, values in results.items() if values}])
 
 
 def _mean(values: Sequence[float | None], factor: float = 1, digits: int = 4) -> float | None:
@@ -187,11 +185,12 @@ def _train_params(variant: Setting) -> Setting:
     return tuple((key, value) for key, value in variant if key.startswith("train."))
 
 
-def _best_by_seed(rows: Sequence[Row]) -> dict[int, PairedValue]:
-    done = [row for row in rows if row["status"] == "done"]
+def _by_seed(rows: Sequence[Row], name: str = "best") -> BySeed:
+    """Accuracies of done runs in percent."""
     return {
-        row["seed"]: PairedValue(100 * row["summary.best"], str(row["scenario.hash"]))
-        for row in done
+        (row["seed"], str(row["scenario.hash"])): 100 * row[f"summary.{name}"]
+        for row in rows
+        if row["status"] == "done"
     }
 
 

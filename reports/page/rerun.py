@@ -8,8 +8,7 @@ from typing import Any
 
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from methods.core.errors import UserError
-from reports.frame.load import flatten
-from reports.tables.matching import ABSENT, CELL_SECTIONS, compose_flat, differences
+from reports.tables.matching import ABSENT, CELL_SECTIONS, compose_flat, differences, in_sections
 
 UNQUOTED = re.compile(r"[\w./+-]+")
 
@@ -23,14 +22,15 @@ class Rerun:
 
 
 def rerun(config: Mapping[str, Any], scale: str) -> Rerun:
-    """Find the command for a configuration, given in sections.
+    """Find the command for a configuration under dotted keys.
 
     The parameters of components that conf/ does not have are all part of the command.
     """
-    sections = {
-        name: config[name] for name in (*CELL_SECTIONS, *SCALE_DEPENDENT_SECTIONS) if name in config
+    own = {
+        key: config[key]
+        for section in (*CELL_SECTIONS, *SCALE_DEPENDENT_SECTIONS)
+        for key in filter(in_sections(section), config)
     }
-    own = flatten(sections)
     groups = [
         f"{name}={own[f'{name}.name']}" for name in ("method", "dataset", "partition", "noise")
     ]

@@ -43,7 +43,7 @@ def _row(run_dir: Path) -> Row | None:
             config[group] = {"name": raw[group]["name"], **raw[group]["params"]}
         status = "stopped" if is_stale(run_dir) else "running"
         row: Row = {"run_id": run_dir.name, "status": status, "reason": "", "oracle": ""}
-        row |= flatten(config) | {"run_dir": run_dir, "config": config}
+        row |= flatten(config) | {"run_dir": run_dir, "config": flatten(config)}
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
         return None
     return row if all(row.get(key) is not None for key in REQUIRED_KEYS) else None

@@ -15,23 +15,25 @@ spelled out. A settings table is one YAML file.
     table = load_table("fedcorr_table2")
     table.cell("Federated / Ours", "rho=0.4 / tau=0.5").value   # 94.15
     table.overrides("Federated / Ours", "rho=0.4 / tau=0.5")    # ("dataset=cifar10", ...)
-    find_inconsistencies(table)                                 # e.g. misprints
 
-Printed values are never corrected; `find_inconsistencies` computes which of them are misprints.
+Printed values are never corrected. `inconsistencies.csv` lists misprints and contradictions, which
+become footnotes of their tables; the tests compute the same list from the tables.
 """
 
-from reports.published.consistency import Finding, find_inconsistencies
-from reports.published.settings import SettingRow, SettingsTable, load_settings, settings_names
-from reports.published.tables import Cell, Footnote, PublishedTable, load_table, table_names
+from reports.published.tables import (
+    Cell,
+    PublishedTable,
+    SettingsTable,
+    load_settings,
+    load_table,
+    settings_names,
+    table_names,
+)
 
 __all__ = [
     "Cell",
-    "Finding",
-    "Footnote",
     "PublishedTable",
-    "SettingRow",
     "SettingsTable",
-    "find_inconsistencies",
     "load_settings",
     "load_table",
     "settings_names",

@@ -1,12 +1,11 @@
-"""Published result tables. Every file is validated against the layout of its experiment."""
+"""Published tables as data: results in the layout of their experiment, and settings."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
-from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,13 +17,14 @@ from benchmarks.config.experiments import (
     Selection,
     find_heading,
     load_experiment,
-    merge_overrides,
+    parse_headings,
 )
-from methods.core.errors import UserError, unknown
+from methods.core.errors import unknown
 from methods.core.params import Tuple, build_params, parameters
 
 DATA_DIR = Path(__file__).parent
 PAPERS = ("fedcorr", "lsg", "fedcnml")  # in order of publication
+INCONSISTENCY = "Inconsistency in the paper: "
 
 
 @dataclass(frozen=True)
@@ -48,26 +48,6 @@ class Footnote(Selection):
 
 
 @parameters
-class Claim:
-    """A number in the paper's text that follows from the table: `row` against `baseline_rows`."""
-
-    where: str
-    kind: Literal["least_difference", "least_ratio", "mean_difference"]
-    row: str
-    baseline_rows: Tuple[str]
-    value: str  # as printed, with its precision
-    columns: Tuple[str] = ()  # empty: all
-
-
-@parameters
-class StatedSetting:
-    """A setting of the whole table as stated at one place of the paper."""
-
-    where: str
-    overrides: str
-
-
-@parameters
 class PublishedTable:
     """A published result table. Accuracies are in percent, target_cost in participations."""
 
@@ -86,10 +66,11 @@ class PublishedTable:
     target: float | None = None  # test accuracy of target_cost
     average: str | None = None  # label of the column of row means
     ratio_to: str | None = None  # row that the printed ratios divide by
-    same_run: tuple[tuple[str, str], ...] = ()  # override -> its form in other tables of the paper
-    stated: tuple[StatedSetting, ...] = ()
-    claims: tuple[Claim, ...] = ()
     footnotes: tuple[Footnote, ...] = ()
+    # Further statements of the paper, for the tests that compare them with the cells.
+    same_run: dict[str, str] = field(default_factory=dict)  # override -> its form in other tables
+    stated: Tuple[dict[str, Any]] = ()  # settings of the whole table, each with its place
+    claims: Tuple[dict[str, Any]] = ()  # numbers in the text that follow from the table
 
     @property
     def rows(self) -> tuple[Heading, ...]:
@@ -110,9 +91,6 @@ class PublishedTable:
     def row(self, label: str) -> Heading:
         return find_heading(self.rows, label, f"row of {self.name}")
 
-    def column(self, label: str) -> Heading:
-        return find_heading(self.columns, label, f"column of {self.name}")
-
     def cell(self, row: str, column: str) -> Cell:
         for cell in self.cells:
             if (cell.row, cell.column) == (row, column):
@@ -125,44 +103,91 @@ class PublishedTable:
         return self.experiment.overrides(row, column, scale)
 
 
+@parameters
+class SettingRow:
+    """One row of a settings table."""
+
+    label: str
+    values: Tuple[int | float | str]  # one per column, as printed
+    symbol: str = ""  # symbol in the paper
+    key: str = ""  # configuration key or formula of keys; empty: not configurable
+
+
+@parameters
+class SettingsTable:
+    """A published settings table."""
+
+    name: str
+    paper: str
+    year: int
+    table: str
+    caption: str
+    columns: tuple[Heading, ...]
+    rows: tuple[SettingRow, ...]
+    footnotes: tuple[Footnote, ...]
+
+
 def table_names() -> tuple[str, ...]:
     """Names of the result tables, by paper and table number."""
-    return tuple(sorted((path.stem for path in DATA_DIR.glob("*.csv")), key=printed_order))
+    return _names("csv")
+
+
+def settings_names() -> tuple[str, ...]:
+    """Names of the settings tables, by paper and table number."""
+    return tuple(name for name in _names("yaml") if name not in table_names())
 
 
 @cache
 def load_table(name: str) -> PublishedTable:
-    """Read and validate one result table."""
+    """Read one result table. The inconsistencies of its paper are footnotes."""
     if name not in table_names():
         raise unknown("published table", name, table_names())
-    content = read_yaml(name)
-    with (DATA_DIR / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-        cells = tuple(_parse_cell(line) for line in csv.DictReader(file))
-    content |= {"name": name, "cells": cells, "experiment": load_experiment(name)}
-    content["same_run"] = tuple(content.get("same_run", {}).items())
-    for key, cls in (("stated", StatedSetting), ("claims", Claim), ("footnotes", Footnote)):
-        content[key] = build_all(cls, content.get(key, []), f"{name}.{key}")
-    table = build_params(PublishedTable, content, name)
-    _validate(table)
-    return table
+    content = _read_yaml(name)
+    content |= {
+        "experiment": load_experiment(name),
+        "cells": tuple(map(_parse_cell, _read_csv(name))),
+        "footnotes": _build_all(Footnote, content.get("footnotes", ()), f"{name}.footnotes"),
+    }
+    for line in _read_csv("inconsistencies"):
+        if line["table"] == name:
+            rows, columns = ((label,) if label else () for label in (line["row"], line["column"]))
+            content["footnotes"] += (Footnote(rows, columns, f"{INCONSISTENCY}{line['message']}."),)
+    return build_params(PublishedTable, content, name)
 
 
-def build_all(
-    cls: type[Any], entries: Iterable[Mapping[str, Any]], section: str
-) -> tuple[Any, ...]:
-    """Parameter objects of a list of mappings."""
-    return tuple(build_params(cls, entry, section) for entry in entries)
+@cache
+def load_settings(name: str) -> SettingsTable:
+    """Read one settings table."""
+    if name not in settings_names():
+        raise unknown("settings table", name, settings_names())
+    content = _read_yaml(name)
+    content["columns"] = parse_headings(content["columns"], f"{name}.columns")
+    for key, cls in (("rows", SettingRow), ("footnotes", Footnote)):
+        content[key] = _build_all(cls, content[key], f"{name}.{key}")
+    return build_params(SettingsTable, content, name)
 
 
-def printed_order(name: str) -> tuple[int, int]:
-    """Sort key: by paper, then by table number."""
-    paper, number = name.split("_table")
-    return PAPERS.index(paper), int(number)
+def _names(extension: str) -> tuple[str, ...]:
+    def printed_order(name: str) -> tuple[int, int]:
+        paper, number = name.split("_table")
+        return PAPERS.index(paper), int(number)
+
+    names = (path.stem for path in DATA_DIR.glob(f"*_table*.{extension}"))
+    return tuple(sorted(names, key=printed_order))
 
 
-def read_yaml(name: str) -> dict[str, Any]:
+def _read_yaml(name: str) -> dict[str, Any]:
     content = yaml.safe_load((DATA_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
-    return dict(content)
+    return {"name": name, **content}
+
+
+def _read_csv(name: str) -> list[dict[str, str]]:
+    with (DATA_DIR / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _build_all(cls: type[Any], entries: Any, section: str) -> tuple[Any, ...]:
+    return tuple(build_params(cls, entry, section) for entry in entries)
 
 
 def _parse_cell(line: Mapping[str, str]) -> Cell:
@@ -170,62 +195,3 @@ def _parse_cell(line: Mapping[str, str]) -> Cell:
         float(line[key]) if line.get(key) else None for key in ("value", "std", "ratio")
     )
     return Cell(line["row"], line["column"], line["method"], value, std, ratio, line["note"])
-
-
-def _validate(table: PublishedTable) -> None:
-    if (table.metric == "target_cost") != (table.target is not None):
-        raise UserError(
-            f"invalid {table.name}.target={table.target}: expected a number for metric target_cost"
-            " and null for the others"
-        )
-    keys = [(cell.row, cell.column) for cell in table.cells]
-    layout = product((row.label for row in table.rows), table.column_labels)
-    for key, expected in zip_longest(keys, layout):
-        if key != expected:
-            raise UserError(f"invalid cell {key} in {table.name}.csv: expected {expected}")
-    for cell in table.cells:
-        _validate_cell(table, cell)
-    selections = [((claim.row, *claim.baseline_rows), claim.columns) for claim in table.claims]
-    selections += [(footnote.rows, footnote.columns) for footnote in table.footnotes]
-    first_row, first_column = table.rows[0].label, table.columns[0].label
-    for rows, columns in selections:
-        for row, column in product(rows or (first_row,), columns or (first_column,)):
-            table.cell(row, column)
-
-
-def _validate_cell(table: PublishedTable, cell: Cell) -> None:
-    is_number = cell.value is not None
-    column = () if cell.column == table.average else table.column(cell.column).overrides
-    overrides = merge_overrides(table.experiment.common, column, table.row(cell.row).overrides)
-    method = _method_of(overrides)
-    is_run = bool(method) and cell.note != "not given"
-    has_ratio = is_number and table.ratio_to not in (None, cell.row)
-    in_range = table.metric == "target_cost" or 0 <= (cell.value or 0) <= 100
-    checks = [
-        (cell.method == method, f"method {cell.method!r}: expected {method!r}"),
-        (
-            table.experiment.is_skipped(cell.row, cell.column) != is_run,
-            f"skip of conf/experiment/{table.name}.yaml: expected the cells that are not run",
-        ),
-        (is_number or bool(cell.note), "dash: expected a note with its reason"),
-        (
-            (cell.std is not None) == (is_number and table.spread == "std"),
-            f"std {cell.std}: expected a number for each value if spread is std",
-        ),
-        (
-            (cell.ratio is not None) == has_ratio,
-            f"ratio {cell.ratio}: expected a number for each value outside row {table.ratio_to}",
-        ),
-        (in_range, f"value {cell.value}: expected an accuracy in [0, 100]"),
-    ]
-    for holds, message in checks:
-        if not holds:
-            raise UserError(
-                f"invalid cell ({cell.row}, {cell.column}) in {table.name}.csv: {message}"
-            )
-
-
-def _method_of(overrides: Iterable[str]) -> str:
-    """Name and parameters of the method; empty if no method is chosen."""
-    texts = [text for text in overrides if text.startswith(("method=", "method."))]
-    return " ".join(text.removeprefix("method=") for text in texts)

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any, TypeVar
 
-from reports.frame.aggregate import supported_best
-from reports.frame.statistics import SIGNIFICANCE_LEVEL
-from reports.published import Cell, PublishedTable, find_inconsistencies
+from reports.frame.statistics import SIGNIFICANCE_LEVEL, supported_best
+from reports.published import Cell, PublishedTable
 from reports.tables.matching import CellKey
 from reports.tables.rendering import (
     DASH,
@@ -147,14 +146,11 @@ def _shared_notes(results: Results) -> list[str]:
 
 
 def _paper_notes(results: Results) -> defaultdict[CellKey, list[str]]:
-    """Footnotes and inconsistencies of the published table. An empty label stands for all."""
+    """Footnotes of the published table. An empty label stands for all."""
     notes: defaultdict[CellKey, list[str]] = defaultdict(list)
     for footnote in results.table.footnotes:
         for key in product(footnote.rows or ("",), footnote.columns or ("",)):
             notes[key].append(footnote.text)
-    for finding in find_inconsistencies(results.table):
-        text = f"Inconsistency in the paper: {finding.message}."
-        notes[finding.row, finding.column].append(text)
     return notes
 
 

@@ -30,46 +30,18 @@ ABSENT = "absent"
 CELL_SECTIONS = ("dataset", "method", "noise", "partition")  # equal at every scale
 
 
-@dataclass(frozen=True)
-class MatchedRun:
-    """A run with its flat configuration."""
-
-    config: FlatConfig
-    row: Row
-
-    @property
-    def seed(self) -> int:
-        return int(self.row["seed"])
-
-    @property
-    def conditions(self) -> RunConditions:
-        """The scale-dependent sections, to distinguish the runs of one cell."""
-        sections = in_sections(*SCALE_DEPENDENT_SECTIONS)
-        return tuple(
-            sorted((key, str(value)) for key, value in self.config.items() if sections(key))
-        )
-
-
 @dataclass
 class Match:
     """The runs of one cell."""
 
     paper: FlatConfig  # configuration of the cell at the paper's scale
-    done: list[MatchedRun] = field(default_factory=list)
-    unsuccessful: list[MatchedRun] = field(default_factory=list)  # diverged or failed
+    done: list[Row] = field(default_factory=list)
+    unsuccessful: list[Row] = field(default_factory=list)  # diverged or failed
     num_excluded: int = 0  # completed runs of the cell under other conditions
 
 
-@dataclass(frozen=True)
-class Matches:
-    """The runs of all cells of a table."""
-
-    cells: Mapping[CellKey, Match]  # only cells with a run
-    warnings: tuple[str, ...]
-
-
-def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
-    """Runs of every cell at one scale. The warnings count runs that almost match a cell."""
+def match(table: PublishedTable, runs: Runs, scale: str) -> tuple[dict[CellKey, Match], list[str]]:
+    """Runs of the cells that have one at this scale, and warnings, also about near misses."""
     runs_by_names = _group_by_names(runs, scale)
     overrides = {
         (row.label, column.label): table.overrides(row.label, column.label, scale)
@@ -85,8 +57,8 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
     for key, config in configs.items():
         is_required = _required_key_filter(scale, distinguishing[key])
         for run in runs_by_names[_names(overrides[key])]:
-            different = differences(run.config, config, is_required)
-            done = run.row["status"] == "done"
+            different = differences(run["config"], config, is_required)
+            done = run["status"] == "done"
             if not different:
                 if key not in found:
                     found[key] = Match(compose_flat(table.overrides(*key), table.scale))
@@ -100,7 +72,7 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> Matches:
         f"{table.name} at scale {scale}: {count} run{'s' * (count > 1)} excluded for {reason}"
         for reason, count in near_misses.items()
     ]
-    return Matches(found, tuple(warnings))
+    return found, warnings
 
 
 def compose_flat(overrides: Iterable[str], scale: str) -> FlatConfig:
@@ -132,7 +104,7 @@ def in_sections(*sections: str) -> Callable[[str], bool]:
 def _compose_cells(
     table_name: str,
     overrides: Mapping[CellKey, Sequence[str]],
-    runs_by_names: Mapping[tuple[str, str], list[MatchedRun]],
+    runs_by_names: Mapping[tuple[str, str], list[Row]],
     scale: str,
 ) -> tuple[dict[CellKey, FlatConfig], list[str]]:
     """Configurations of the cells that may have runs, and warnings about invalid overrides."""
@@ -151,13 +123,12 @@ def _compose_cells(
     return configs, warnings
 
 
-def _group_by_names(runs: Runs, scale: str) -> dict[tuple[str, str], list[MatchedRun]]:
+def _group_by_names(runs: Runs, scale: str) -> dict[tuple[str, str], list[Row]]:
     """Runs of the scale by dataset and method."""
     found = defaultdict(list)
     for frame in (runs.done, runs.unsuccessful):
         for row in rows_of(frame[frame["scale"] == scale]):
-            run = MatchedRun(flatten(row["config"]), row)
-            found[row["dataset.name"], row["method.name"]].append(run)
+            found[row["dataset.name"], row["method.name"]].append(row)
     return dict(found)
 
 
@@ -213,21 +184,26 @@ def _varied_cell_keys() -> set[str]:
 
 def _keep_one_configuration(entry: Match) -> None:
     """Keep the runs of one configuration: closest to the paper, then with most seeds."""
-    variants: dict[RunConditions, list[MatchedRun]] = defaultdict(list)
-    for run in entry.done:
-        variants[run.conditions].append(run)
-    if not variants:
+    if not entry.done:
         return
+    may_differ = in_sections(*SCALE_DEPENDENT_SECTIONS)
 
-    def order(item: tuple[RunConditions, list[MatchedRun]]) -> tuple[int, int, int, RunConditions]:
-        config = item[1][0].config
-        distance = len(differences(config, entry.paper, in_sections(*SCALE_DEPENDENT_SECTIONS)))
-        return distance, -len(item[1]), -int(config["budget.participations"]), item[0]
+    def conditions(run: Row) -> RunConditions:
+        values = run["config"].items()
+        return tuple(sorted((key, str(value)) for key, value in values if may_differ(key)))
 
-    conditions, kept = min(variants.items(), key=order)
-    entry.num_excluded = len(entry.done) - len(kept)
-    entry.done = sorted(kept, key=lambda run: run.seed)
-    entry.unsuccessful = [run for run in entry.unsuccessful if run.conditions == conditions]
+    counts = Counter(map(conditions, entry.done))
+
+    def order(run: Row) -> tuple[int, int, int, RunConditions]:
+        config, own = run["config"], conditions(run)
+        distance = len(differences(config, entry.paper, may_differ))
+        return distance, -counts[own], -int(config["budget.participations"]), own
+
+    chosen = conditions(min(entry.done, key=order))
+    entry.num_excluded = len(entry.done) - counts[chosen]
+    kept = [run for run in entry.done if conditions(run) == chosen]
+    entry.done = sorted(kept, key=lambda run: int(run["seed"]))
+    entry.unsuccessful = [run for run in entry.unsuccessful if conditions(run) == chosen]
 
 
 def _describe(different: Mapping[str, tuple[Any, Any]]) -> str:

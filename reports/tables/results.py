@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
+from benchmarks.records.files import CURVE_FILE, RECORD_FILE
 from benchmarks.records.readers import read_curve
 from methods.core.errors import UserError
-from reports.frame.load import Runs
+from reports.frame.load import Row, Runs
 from reports.frame.statistics import mean, sample_std
 from reports.published import PublishedTable
-from reports.tables.matching import CellKey, Match, MatchedRun, differences, in_sections, match
+from reports.tables.matching import CellKey, Match, differences, in_sections, match
 
 TOLERANCE = 1e-9
 SECTION_TITLES = {
@@ -56,9 +57,8 @@ class Results:
 
 def collect_results(table: PublishedTable, runs: Runs, scale: str) -> Results:
     """Reproduced values of a published table, from runs of one scale only."""
-    matches = match(table, runs, scale)
-    warnings = list(matches.warnings)
-    cells = {key: _reproduced_cell(table, found, warnings) for key, found in matches.cells.items()}
+    matches, warnings = match(table, runs, scale)
+    cells = {key: _reproduced_cell(table, found, warnings) for key, found in matches.items()}
     if table.average is not None:
         for row in table.rows:
             inner = [cells.get((row.label, column.label)) for column in table.columns]
@@ -69,12 +69,12 @@ def collect_results(table: PublishedTable, runs: Runs, scale: str) -> Results:
     return Results(table, scale, cells, tuple(warnings))
 
 
-def cost_to_reach(run: MatchedRun, target: float) -> float | None:
+def cost_to_reach(run: Row, target: float) -> float | None:
     """Participations until the test accuracy first reached `target` percent; None if it did not."""
-    path = run.row["run_dir"] / "curve.csv"
-    curve = read_curve(path.parent)
-    if len(curve) == 0 or abs(curve["accuracy"].iloc[-1] - run.row["summary.final"]) > TOLERANCE:
-        raise UserError(f"{path}: last accuracy differs from record.json; excluded")
+    curve = read_curve(run["run_dir"])
+    if len(curve) == 0 or abs(curve["accuracy"].iloc[-1] - run["summary.final"]) > TOLERANCE:
+        path = run["run_dir"] / CURVE_FILE
+        raise UserError(f"{path}: last accuracy differs from {RECORD_FILE}; excluded")
     reached = curve[curve["accuracy"] >= target / 100 - TOLERANCE]
     return float(reached["participations"].iloc[0]) if len(reached) else None
 
@@ -83,7 +83,7 @@ def difference_notes(found: Match) -> tuple[str, ...]:
     """Differences from the paper's configuration, one note per section, and excluded runs."""
     notes = []
     for section in SCALE_DEPENDENT_SECTIONS if found.done else ():
-        different = differences(found.done[0].config, found.paper, in_sections(section))
+        different = differences(found.done[0]["config"], found.paper, in_sections(section))
         name = f"{section}.name"
         if name in different:  # the parameters of another model are not comparable
             different = {name: different[name]}
@@ -93,11 +93,10 @@ def difference_notes(found: Match) -> tuple[str, ...]:
                 for key, (value, paper) in different.items()
             ]
             notes.append(f"{SECTION_TITLES[section]}: {', '.join(texts)}.")
-    for oracle in dict.fromkeys(run.row["oracle"] for run in found.done):
-        if oracle:
-            notes.append(f"Oracle: {oracle}.")
+    oracles = dict.fromkeys(run["oracle"] for run in found.done)
+    notes += [f"Oracle: {oracle}." for oracle in oracles if oracle]
     if found.unsuccessful:
-        seeds = [f"seed {run.seed} ({run.row['status']})" for run in found.unsuccessful]
+        seeds = [f"seed {run['seed']} ({run['status']})" for run in found.unsuccessful]
         notes.append(f"Excluded: {', '.join(seeds)}.")
     if count := found.num_excluded:
         runs = "1 run" if count == 1 else f"{count} runs"
@@ -110,20 +109,17 @@ def _reproduced_cell(table: PublishedTable, found: Match, warnings: list[str]) -
     num_runs = 0
     for run in found.done:
         try:
-            value = _metric(table, run)
+            if table.target is None:
+                value: float | None = 100 * float(run[f"summary.{table.metric}"])
+            else:
+                value = cost_to_reach(run, table.target)
         except UserError as error:
             warnings.append(str(error))
             continue
         num_runs += 1
         if value is not None:
-            values[run.seed] = value
+            values[int(run["seed"])] = value
     return ReproducedCell(values, num_runs, table.statistic, difference_notes(found))
-
-
-def _metric(table: PublishedTable, run: MatchedRun) -> float | None:
-    if table.target is not None:
-        return cost_to_reach(run, table.target)
-    return 100 * float(run.row[f"summary.{table.metric}"])
 
 
 def _average(cells: list[ReproducedCell], statistic: str) -> ReproducedCell | None:

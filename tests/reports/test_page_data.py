@@ -11,6 +11,7 @@ import pytest
 from fake_runs import make_unfinished, set_status, write_sweep
 
 from benchmarks.records.readers import read_scenario
+from reports.frame.load import flatten
 from reports.page import collect, traces
 from reports.page.rerun import rerun, to_override_value
 
@@ -166,7 +167,7 @@ def test_command_gives_the_same_run_id():
         "train.lr=0.00012345678", "seed=3", "scale=smoke",
     ]  # fmt: skip
     config = compose_run(overrides)
-    found = rerun(config.hashed_config(), config.scale)
+    found = rerun(flatten(config.hashed_config()), config.scale)
     words = shlex.split(found.command)
     same = compose_run([*words[3:], "seed=3"])
     assert same.run_id == config.run_id
@@ -176,11 +177,13 @@ def test_command_gives_the_same_run_id():
 
 def test_command_has_all_parameters_of_an_unknown_method(frozen_conf):
     config = {
-        "method": {"name": "mine", "strength": 0.5},
-        "dataset": {"name": "cifar10"},
-        "model": {"name": "lenet5"},
-        "partition": {"name": "iid"},
-        "noise": {"name": "rho_tau", "classes": None},
+        "method.name": "mine",
+        "method.strength": 0.5,
+        "dataset.name": "cifar10",
+        "model.name": "lenet5",
+        "partition.name": "iid",
+        "noise.name": "rho_tau",
+        "noise.classes": None,
     }
     found = rerun(config, "laptop")
     assert found.command.endswith("scale=laptop method.strength=0.5 noise.classes=null")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from published_checks import settings_value, validate
 
 from methods.core.errors import UserError
 from reports.published import load_settings, load_table, settings_names, table_names, tables
@@ -84,6 +85,17 @@ def test_anchors(name, row, column, value, std):
     assert (cell.value, cell.std) == (value, std)
 
 
+@pytest.mark.parametrize("name", TOTALS)
+def test_files_fit_their_experiment(name):
+    validate(load_table(name))
+
+
+@pytest.mark.parametrize("name", settings_names())
+def test_settings_have_a_value_per_column(name):
+    table = load_settings(name)
+    assert {len(row.values) for row in table.rows} == {len(table.columns)}
+
+
 def test_dashes_have_a_reason():
     reasons = {
         name: {cell.note for cell in load_table(name).cells if cell.value is None}
@@ -129,7 +141,7 @@ def test_published_stages_fit_the_budget():
     """FedCorr's stages cost as much as 1000 rounds of FedAvg, 200 on Clothing1M (appendix B)."""
     for data, rounds in (("CIFAR-10", 1000), ("CIFAR-100", 1000), ("Clothing1M", 200)):
         clients, fraction, *stages = (
-            float(load_settings(name).value(row, data))
+            float(settings_value(load_settings(name), row, data))
             for name, row in (
                 ("fedcorr_table1", "Number of clients"),
                 ("fedcorr_table1", "Fraction gamma"),
@@ -148,7 +160,7 @@ def test_settings_agree_with_the_result_tables():
     for name in ("fedcorr_table1", "fedcnml_table1"):
         settings = load_settings(name)
         for column in settings.columns:
-            clients = settings.value("Number of clients", column.label)
+            clients = settings_value(settings, "Number of clients", column.label)
             paper = [
                 load_table(other)
                 for other in table_names()
@@ -232,7 +244,7 @@ def test_invalid_files_are_one_line_errors(data_dir, file, old, new, message):
     assert old in text
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(UserError) as error:
-        load_table.__wrapped__(path.stem)
+        validate(load_table.__wrapped__(path.stem))
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -243,14 +255,12 @@ def test_unknown_names_list_the_available_ones():
         load_table("fedcorr_table1")
     with pytest.raises(UserError, match="unknown settings table fedcorr_table2: .* fedcorr_table1"):
         load_settings("fedcorr_table2")
-    with pytest.raises(UserError, match="unknown row of fedcorr_table7 Momentum: available: "):
-        load_settings("fedcorr_table7").value("Momentum", "CIFAR-10")
 
 
 def test_reading_tables_does_not_import_torch():
     program = (
         "import sys, reports.published as p;"
-        "p.find_inconsistencies(p.load_table('lsg_table1')); sys.exit('torch' in sys.modules)"
+        "p.load_table('lsg_table1'); sys.exit('torch' in sys.modules)"
     )
     root = Path(tables.__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", program], cwd=root, check=False).returncode == 0

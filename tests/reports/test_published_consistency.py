@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from published_checks import Finding, find_inconsistencies
 
-from reports.published import Finding, PublishedTable, find_inconsistencies, load_table, table_names
-from reports.published.tables import DATA_DIR
+from reports.published import PublishedTable, load_table, table_names
+from reports.published.tables import DATA_DIR, INCONSISTENCY
 
 # All inconsistencies of the three papers: table, row, column, start and end of the message.
 FINDINGS = {
@@ -93,6 +94,21 @@ def test_all_inconsistencies_are_known():
     for name, finding in found:
         start, end = expected.pop((name, finding.row, finding.column))
         assert finding.message.startswith(start) and finding.message.endswith(end)
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_inconsistencies_are_footnotes(name):
+    """reports/published/inconsistencies.csv has what the checks find."""
+    table = load_table(name)
+    notes = [note for note in table.footnotes if note.text.startswith(INCONSISTENCY)]
+    found = [
+        ("".join(note.rows), "".join(note.columns), note.text.removeprefix(INCONSISTENCY))
+        for note in notes
+    ]
+    assert found == [
+        (finding.row, finding.column, f"{finding.message}.")
+        for finding in find_inconsistencies(table)
+    ]
 
 
 def test_corrected_values_are_not_in_the_data():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.frame.aggregate import (
+from reports.frame.statistics import (
     corrected_tests,
     holm,
     improvement_probability,

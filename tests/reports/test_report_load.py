@@ -33,7 +33,7 @@ def test_one_row_per_completed_run():
         "run_dir": RECORDS / "good" / "fedprox-noniid-s2",
     }
     assert {key: row[key] for key in expected} == expected
-    assert row["config"]["noise"]["classes"] is None
+    assert row["config"]["noise.classes"] is None
 
 
 def test_unsuccessful_runs_are_separate():

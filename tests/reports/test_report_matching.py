@@ -150,15 +150,14 @@ def test_invalid_cells_are_reported(write_run, tmp_path):
     record = json.loads((run_dir / "record.json").read_text())
     record["config"]["method"]["name"] = "rofl"
     (run_dir / "record.json").write_text(json.dumps(record))
-    matches = match(load_table("fedcorr_table9"), load_runs([tmp_path / "runs"]), "laptop")
-    assert matches.cells == {}
-    assert matches.warnings == (
+    cells, warnings = match(load_table("fedcorr_table9"), load_runs([tmp_path / "runs"]), "laptop")
+    assert cells == {}
+    assert warnings == [
         "fedcorr_table9: cell (RoFL, (0.7, 10)) not configured:"
-        " unknown method rofl: available: fedavg, fedcorr, fedprox",
-    )
+        " unknown method rofl: available: fedavg, fedcorr, fedprox"
+    ]
 
 
 def test_cells_without_runs_are_not_composed(tmp_path, monkeypatch):
     monkeypatch.setattr(matching, "compose_run", None)
-    matches = match(load_table("fedcorr_table2"), load_runs([tmp_path]), "paper")
-    assert matches.cells == {} and matches.warnings == ()
+    assert match(load_table("fedcorr_table2"), load_runs([tmp_path]), "paper") == ({}, [])

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from reports.frame.statistics import (
-    PairedValue,
     bootstrap_interval,
     critical_difference,
     describe_test,
@@ -59,8 +58,8 @@ def test_bootstrap_equals_explicit_resampling():
 
 
 def test_pairs_require_the_same_seed_and_scenario():
-    values = {1: PairedValue(50.0, "a"), 2: PairedValue(60.0, "b"), 3: PairedValue(70.0, "c")}
-    baseline = {1: PairedValue(48.0, "a"), 2: PairedValue(61.0, "other"), 4: PairedValue(40.0, "d")}
+    values = {(1, "a"): 50.0, (2, "b"): 60.0, (3, "c"): 70.0}
+    baseline = {(1, "a"): 48.0, (2, "other"): 61.0, (4, "d"): 40.0}
     pairs = pair(values, baseline)
     assert pairs.differences == {1: 2.0}
     assert pairs.unpaired == (

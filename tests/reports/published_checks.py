@@ -1,4 +1,4 @@
-"""Numerical inconsistencies in published tables.
+"""Checks of the published tables: files that fit their experiment, and numerical inconsistencies.
 
 Printed values are kept. A finding names the cell and the reason, and the correct value if it can be
 derived. Accuracies are printed with two decimals and ratios with one. Every comparison allows for
@@ -8,19 +8,41 @@ the rounding of all numbers that enter it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
+from itertools import product, zip_longest
+from typing import Literal
 
-from benchmarks.config.experiments import Heading, merge_overrides
+from benchmarks.config.experiments import Heading, find_heading, merge_overrides
 from methods.core.errors import UserError
-from reports.published.tables import Cell, Claim, PublishedTable, load_table, table_names
+from methods.core.params import Tuple, build_params, parameters
+from reports.published import Cell, PublishedTable, SettingsTable, load_table, table_names
 
 ACCURACY_ROUNDING = 0.005  # of an accuracy, a standard deviation or an average
 RATIO_ROUNDING = 0.05
 TOLERANCE = 1e-9
 RunKey = frozenset[str]
+
+
+@parameters
+class Claim:
+    """A number in the paper's text that follows from the table: `row` against `baseline_rows`."""
+
+    where: str
+    kind: Literal["least_difference", "least_ratio", "mean_difference"]
+    row: str
+    baseline_rows: Tuple[str]
+    value: str  # as printed, with its precision
+    columns: Tuple[str] = ()  # empty: all
+
+
+@parameters
+class StatedSetting:
+    """A setting of the whole table as stated at one place of the paper."""
+
+    where: str
+    overrides: str
 
 
 @dataclass(frozen=True)
@@ -45,8 +67,7 @@ def run_key(table: PublishedTable, cell: Cell) -> RunKey | None:
     """Key of the run of a cell, equal in all tables; None for averages and other methods."""
     if not cell.method or cell.column == table.average:
         return None
-    same_run = dict(table.same_run)
-    overrides = [same_run.get(text, text) for text in table.overrides(cell.row, cell.column)]
+    overrides = [table.same_run.get(text, text) for text in table.overrides(cell.row, cell.column)]
     return frozenset(filter(None, overrides))
 
 
@@ -157,7 +178,7 @@ def _reached_targets(table: PublishedTable) -> Iterator[Finding]:
 
 def _claims(table: PublishedTable) -> Iterator[Finding]:
     """Numbers in the text that do not follow from the table."""
-    for claim in table.claims:
+    for claim in _claims_of(table):
         claimed, decimals = float(claim.value), len(claim.value.partition(".")[2])
         pairs = _claim_pairs(table, claim)
         if claim.kind == "mean_difference":
@@ -183,13 +204,12 @@ def _claims(table: PublishedTable) -> Iterator[Finding]:
 def _stated_settings(table: PublishedTable) -> Iterator[Finding]:
     """Settings that the paper states differently at different places."""
     common = dict(text.split("=") for text in table.experiment.common)
-    for stated in table.stated:
+    settings = [build_params(StatedSetting, each, f"{table.name}.stated") for each in table.stated]
+    for stated in settings:
         for key, value in (text.split("=") for text in stated.overrides.split()):
             if value != common[key]:
                 used = f"{key}={common[key]}"
-                agreeing = [
-                    other.where for other in table.stated if used in other.overrides.split()
-                ]
+                agreeing = [other.where for other in settings if used in other.overrides.split()]
                 yield Finding(
                     "", "", f"{stated.where}: {key}={value}; {' and '.join(agreeing)}: {used}"
                 )
@@ -293,3 +313,78 @@ def _require_value(table: PublishedTable, row: str, column: str) -> float:
 def _format(cell: Cell) -> str:
     value = "-" if cell.value is None else f"{cell.value:.2f}"
     return value if cell.std is None else f"{value}±{cell.std:.2f}"
+
+
+def _claims_of(table: PublishedTable) -> list[Claim]:
+    return [build_params(Claim, entry, f"{table.name}.claims") for entry in table.claims]
+
+
+def validate(table: PublishedTable) -> None:
+    """Raise UserError if the table does not fit its experiment."""
+    if (table.metric == "target_cost") != (table.target is not None):
+        raise UserError(
+            f"invalid {table.name}.target={table.target}: expected a number for metric target_cost"
+            " and null for the others"
+        )
+    keys = [(cell.row, cell.column) for cell in table.cells]
+    layout = product((row.label for row in table.rows), table.column_labels)
+    for key, expected in zip_longest(keys, layout):
+        if key != expected:
+            raise UserError(f"invalid cell {key} in {table.name}.csv: expected {expected}")
+    for cell in table.cells:
+        _validate_cell(table, cell)
+    selections = [((claim.row, *claim.baseline_rows), claim.columns) for claim in _claims_of(table)]
+    selections += [(footnote.rows, footnote.columns) for footnote in table.footnotes]
+    first_row, first_column = table.rows[0].label, table.columns[0].label
+    for rows, columns in selections:
+        for row, column in product(rows or (first_row,), columns or (first_column,)):
+            table.cell(row, column)
+
+
+def _validate_cell(table: PublishedTable, cell: Cell) -> None:
+    is_number = cell.value is not None
+    column = (
+        ()
+        if cell.column == table.average
+        else find_heading(table.columns, cell.column, "column").overrides
+    )
+    overrides = merge_overrides(table.experiment.common, column, table.row(cell.row).overrides)
+    method = _method_of(overrides)
+    is_run = bool(method) and cell.note != "not given"
+    has_ratio = is_number and table.ratio_to not in (None, cell.row)
+    in_range = table.metric == "target_cost" or 0 <= (cell.value or 0) <= 100
+    checks = [
+        (cell.method == method, f"method {cell.method!r}: expected {method!r}"),
+        (
+            table.experiment.is_skipped(cell.row, cell.column) != is_run,
+            f"skip of conf/experiment/{table.name}.yaml: expected the cells that are not run",
+        ),
+        (is_number or bool(cell.note), "dash: expected a note with its reason"),
+        (
+            (cell.std is not None) == (is_number and table.spread == "std"),
+            f"std {cell.std}: expected a number for each value if spread is std",
+        ),
+        (
+            (cell.ratio is not None) == has_ratio,
+            f"ratio {cell.ratio}: expected a number for each value outside row {table.ratio_to}",
+        ),
+        (in_range, f"value {cell.value}: expected an accuracy in [0, 100]"),
+    ]
+    for holds, message in checks:
+        if not holds:
+            raise UserError(
+                f"invalid cell ({cell.row}, {cell.column}) in {table.name}.csv: {message}"
+            )
+
+
+def _method_of(overrides: Iterable[str]) -> str:
+    """Name and parameters of the method; empty if no method is chosen."""
+    texts = [text for text in overrides if text.startswith(("method=", "method."))]
+    return " ".join(text.removeprefix("method=") for text in texts)
+
+
+def settings_value(table: SettingsTable, row: str, column: str) -> int | float | str:
+    """The printed value of one cell of a settings table."""
+    labels = [heading.label for heading in table.columns]
+    (values,) = [setting.values for setting in table.rows if setting.label == row]
+    return values[labels.index(column)]
