@@ -16,6 +16,7 @@ from methods.core.params import (
     NonNegativeInt,
     NoParams,
     PositiveInt,
+    ProperFraction,
     build_params,
     field_names,
     parameters,
@@ -59,6 +60,7 @@ class EvaluationConfig:
 
     every: PositiveInt  # evaluation interval in rounds of clients_per_round participations
     memorised_samples: NonNegativeInt  # mislabeled samples for the memorization metrics, 0: none
+    validation: ProperFraction = 0.0  # share of each client's samples that are held out
 
 
 @parameters
@@ -135,7 +137,7 @@ class RunConfig:
     def hashed_config(self) -> dict[str, Any]:
         """Result-affecting configuration as plain data, without paths, executor and tracking."""
         components = {name: getattr(self, name) for name in COMPONENTS}
-        return {
+        hashed = {
             "protocol": PROTOCOL_VERSION,
             "seed": self.seed,
             "scale": self.scale,
@@ -145,6 +147,9 @@ class RunConfig:
             },
             **{name: to_plain_data(getattr(self, name)) for name in HASHED_SECTIONS},
         }
+        if not self.evaluate.validation:  # the ids of these runs are older than the key
+            del hashed["evaluate"]["validation"]
+        return hashed
 
     @property
     def run_id(self) -> str:

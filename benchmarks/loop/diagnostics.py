@@ -136,6 +136,14 @@ def auroc(scores: np.ndarray, truth: np.ndarray) -> float:
     return float(statistic / (len(positives) * len(negatives)))
 
 
+def validation_metrics(predicted: np.ndarray, scenario: Scenario) -> Metrics:
+    """Accuracy on the held-out samples with their given labels; empty without such samples."""
+    if not len(predicted):
+        return {}
+    given = scenario.noise.labels[scenario.held_out]
+    return {"validation_accuracy": float((predicted == given).mean())}
+
+
 def memorization_metrics(
     predicted: np.ndarray, mislabeled: np.ndarray, scenario: Scenario
 ) -> Metrics:

@@ -1,8 +1,8 @@
 """Evaluation of the models of a method, distributed over the workers of the executor.
 
-One pass in random order predicts the test images and the memorization probe, a selection of
-training samples. `Method.predict` receives images only. It cannot tell from their order which ones
-are test images, and which training samples are mislabeled.
+One pass in random order predicts the test images, the memorization probe, a selection of training
+samples, and the samples held out for validation. `Method.predict` receives images only. It cannot
+tell from their order which ones are test images, and which training samples are mislabeled.
 """
 
 from typing import NamedTuple
@@ -23,10 +23,11 @@ MAX_CORRECT_PER_MISLABELED = 9
 
 
 class Probe(NamedTuple):
-    """Training samples on which memorization is measured, and others that conceal them."""
+    """Samples of the training split that are predicted together with the test images."""
 
-    mislabeled: np.ndarray
+    mislabeled: np.ndarray  # memorization is measured on them
     correct: np.ndarray  # correctly labeled, in the proportion of all samples of the clients
+    held_out: np.ndarray  # clients do not have them
 
 
 class EvaluationResult(NamedTuple):
@@ -34,6 +35,7 @@ class EvaluationResult(NamedTuple):
     loss: float  # mean negative log-likelihood
     confusion: np.ndarray  # (classes, classes) counts, true class by predicted class
     predicted_mislabeled: np.ndarray  # predicted classes of the probe's mislabeled samples
+    predicted_held_out: np.ndarray
 
 
 def sample_probe(scenario: Scenario, seed: int, max_mislabeled: int) -> Probe:
@@ -50,7 +52,7 @@ def sample_probe(scenario: Scenario, seed: int, max_mislabeled: int) -> Probe:
     )
     ratio = min(len(correct) / max(len(mislabeled), 1), MAX_CORRECT_PER_MISLABELED)
     mislabeled = mislabeled[:max_mislabeled]
-    return Probe(mislabeled, correct[: round(ratio * len(mislabeled))])
+    return Probe(mislabeled, correct[: round(ratio * len(mislabeled))], scenario.held_out)
 
 
 def predict(
@@ -74,8 +76,8 @@ def predict(
 def evaluate(
     executor: Executor, method: Method, dataset: Dataset, probe: Probe, seed: int
 ) -> EvaluationResult:
-    """Evaluate on the test split and on the memorization probe."""
-    num_test, num_mislabeled = len(dataset.test), len(probe.mislabeled)
+    """Evaluate on the test split and on the probe."""
+    num_test = len(dataset.test)
     training_index = num_test + torch.from_numpy(np.concatenate(probe))
     index = torch.cat([torch.arange(num_test), training_index])
     order = numpy_generator(seed, "evaluation order")
@@ -88,5 +90,6 @@ def evaluate(
         float((test_predicted == labels).mean()),
         loss,
         counts.reshape(classes, classes),
-        predicted[num_test : num_test + num_mislabeled],
+        predicted[num_test : num_test + len(probe.mislabeled)],
+        predicted[len(predicted) - len(probe.held_out) :],
     )

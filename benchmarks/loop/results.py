@@ -14,16 +14,21 @@ Curve = Sequence[Mapping[str, Any]]
 
 
 def summarize_accuracy(curve: Curve) -> Summary | None:
-    """Best, last and mean late accuracy; None without an evaluation."""
+    """Best, selected, last and mean late accuracy; None without an evaluation."""
     if not curve:
         return None
     accuracies = [row["accuracy"] for row in curve]
     best = int(np.argmax(accuracies))
+    selected = {}
+    if "validation_accuracy" in curve[0]:
+        row = max(curve, key=lambda row: row["validation_accuracy"])  # the first one of equals
+        selected = {"selected": row["accuracy"], "selected_round": row["round"]}
     return Summary(
         best=accuracies[best],
         best_round=curve[best]["round"],
         last10=float(np.mean(accuracies[-NUM_LAST_EVALUATIONS:])),
         final=accuracies[-1],
+        **selected,
     )
 
 

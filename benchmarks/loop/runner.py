@@ -178,6 +178,7 @@ class Run:
         row = position | {
             "accuracy": result.accuracy,
             "loss": result.loss,
+            **diagnostics.validation_metrics(result.predicted_held_out, self.scenario),
             "bytes_down": meter.bytes_down,
             "bytes_up": meter.bytes_up,
             "samples_trained": meter.samples_trained,

@@ -67,6 +67,9 @@ class Summary(_Section):
     best_round: int = 0
     last10: Fraction  # mean of the last ten evaluations
     final: Fraction
+    # At the evaluation with the best accuracy on held-out samples, given labels; if there are any.
+    selected: Fraction | None = None
+    selected_round: int = 0
 
 
 class Time(_Section):

@@ -22,6 +22,8 @@ def scenario_tables(config: RunConfig, scenario: Scenario) -> list[Table]:
     overview.add_row("noise convention", scenario.noise.convention)
     overview.add_row("clients", f"{scenario.num_clients}, of which {int(is_noisy.sum())} noisy")
     overview.add_row("samples per client", f"{sizes.min()} to {sizes.max()}, total {sizes.sum()}")
+    if len(scenario.held_out):
+        overview.add_row("held-out samples", str(len(scenario.held_out)))
     rate = f"{100 * scenario.noise_rate:.2f} % overall, maximum {100 * rates.max():.1f} %"
     overview.add_row("noise rate", rate)
     clients = Table("client", "samples", "classes", "noise level", "noise rate, %")

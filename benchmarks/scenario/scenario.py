@@ -2,7 +2,7 @@
 
 import hashlib
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import partition
 from benchmarks.config.schema import RunConfig
 from benchmarks.data import Dataset
 from benchmarks.records.files import atomic_write
+from methods.core.streams import numpy_generator
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Scenario:
     clean_labels: np.ndarray  # (n,) labels of the dataset
     noise: noise.NoiseRecord
     num_classes: int
+    # Indices of samples that clients have lost to the validation set. No client has them.
+    held_out: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def num_clients(self) -> int:
@@ -45,6 +48,7 @@ class Scenario:
             digest.update(len(indices).to_bytes(8, "little"))
             digest.update(indices.astype("<i8").tobytes())
         digest.update(self.noise.labels.astype("<i8").tobytes())
+        digest.update(self.held_out.astype("<i8").tobytes())
         return digest.hexdigest()[:16]
 
     def class_counts(self, labels: np.ndarray) -> np.ndarray:
@@ -59,6 +63,7 @@ class Scenario:
             buffer,
             parts=np.concatenate(self.client_indices),
             sizes=self.client_sizes,
+            held_out=self.held_out,
             noisy_labels=self.noise.labels,
             flipped=self.noise.flipped,
             client_level=self.noise.client_level,
@@ -70,7 +75,7 @@ class Scenario:
 
 
 def build_scenario(config: RunConfig, dataset: Dataset) -> Scenario:
-    """Partition the training samples by their clean labels, then apply label noise."""
+    """Partition the training samples by clean labels, apply label noise, hold out samples."""
     labels, num_classes, seed = dataset.train_labels, dataset.num_classes, config.seed
     name, params = config.partition.name, config.partition.params
     num_clients = config.federation.num_clients
@@ -81,4 +86,26 @@ def build_scenario(config: RunConfig, dataset: Dataset) -> Scenario:
     )
     if noise_clients is not client_indices:
         record = noise.pool_noise_record(record, labels, client_indices, num_classes)
-    return Scenario(client_indices, labels, record, num_classes)
+    scenario = Scenario(client_indices, labels, record, num_classes)
+    return hold_out(scenario, config.evaluate.validation, seed)
+
+
+def hold_out(scenario: Scenario, share: float, seed: int) -> Scenario:
+    """Take a random share of the samples of each client away from it.
+
+    At least one sample is held out and at least one is kept. Noise rates are those of the samples
+    that are kept; noise levels stay.
+    """
+    if not share:
+        return scenario
+    kept, held_out = [], []
+    for client, indices in enumerate(scenario.client_indices):
+        count = min(max(round(share * len(indices)), 1), len(indices) - 1)
+        order = numpy_generator(seed, "validation", client).permutation(len(indices))
+        held_out.append(indices[np.sort(order[:count])])
+        kept.append(indices[np.sort(order[count:])])
+    given, clean = scenario.noise, scenario.clean_labels
+    record = noise.make_noise_record(
+        clean, given.labels, given.client_level, kept, scenario.num_classes, given.convention
+    )
+    return replace(scenario, client_indices=kept, noise=record, held_out=np.concatenate(held_out))

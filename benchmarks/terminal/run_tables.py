@@ -16,6 +16,7 @@ from methods.core.errors import UserError
 
 RESULT_COLUMNS = (
     "status",
+    "selec-\nted %",
     "best %",
     "last\n10 %",
     "noisy-\nclient F1",
@@ -127,6 +128,9 @@ def _summary_rows(record: Record) -> list[tuple[str, str]]:
     if summary := record.summary:
         best, last = _percent(summary.best), _percent(summary.last10)
         text = f"best {best} (round {summary.best_round}), last 10 {last}"
+        if summary.selected is not None:
+            chosen = f"selected {_percent(summary.selected)} (round {summary.selected_round})"
+            text = f"{chosen}, {text}"
         rows.append(("test accuracy", f"{text}, final {_percent(summary.final)}"))
     names = {"precision": "precision", "recall": "recall", "f1": "F1"}
     metrics = {shown: record.metrics.get(f"clients/{name}") for name, shown in names.items()}
@@ -148,7 +152,9 @@ def _result_columns(record: Record | None) -> list[str]:
         return ["-"] * (len(RESULT_COLUMNS) - 1)
     summary, f1 = record.summary, record.metrics.get("clients/f1")
     accuracy = _label_accuracy(record)
+    selected = summary.selected if summary else None
     return [
+        "-" if selected is None else f"{100 * selected:.2f}",
         f"{100 * summary.best:.2f}" if summary else "-",
         f"{100 * summary.last10:.2f}" if summary else "-",
         "-" if f1 is None else f"{f1:.3f}",

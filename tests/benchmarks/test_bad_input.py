@@ -65,6 +65,7 @@ MISTAKES = {
     "train.local_epochs=0": ["invalid train.local_epochs=0: expected an integer of at least 1"],
     "train.compile=maybe": ["invalid train.compile='maybe': expected true, false or auto"],
     "budget.participations=1e3": ["invalid budget.participations=1000.0: expected an integer"],
+    "evaluate.validation=1": ["invalid evaluate.validation=1: expected a number in [0, 1)"],
     "evaluate.every=0": ["invalid evaluate.every=0: expected an integer of at least 1"],
     "checkpoint.every_seconds=-1": [
         "invalid checkpoint.every_seconds=-1: expected a number of at least 0"

@@ -188,5 +188,5 @@ def test_memorization_counts_given_and_true_labels(scenario: Scenario) -> None:
 
 
 def test_probe_has_samples_of_clients_only(scenario: Scenario) -> None:
-    mislabeled, correct = sample_probe(scenario, 1, 100)
+    mislabeled, correct, _ = sample_probe(scenario, 1, 100)
     assert sorted(mislabeled) == [3, 4, 8] and sorted(correct) == [0, 1, 2, 5, 6, 7]

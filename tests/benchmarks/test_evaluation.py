@@ -15,7 +15,8 @@ from benchmarks.loop.runner import Run
 from benchmarks.records.readers import read_curve
 from methods.core.flat_model import FlatModel
 
-NO_PROBE = Probe(np.array([], dtype=np.int64), np.array([], dtype=np.int64))
+NOTHING = np.array([], dtype=np.int64)
+NO_PROBE = Probe(NOTHING, NOTHING, NOTHING)
 
 
 def simple_evaluation(
@@ -109,7 +110,7 @@ def test_probe_has_the_noise_rate_of_all_samples(open_run: Callable[..., Run]) -
     """Of 1437 samples, 572 are mislabeled: 4 of 10 in each class, rounded down."""
     scenario = open_run("noise=symmetric", "noise.epsilon=0.4").scenario
     flipped = scenario.noise.flipped
-    mislabeled, correct = sample_probe(scenario, 1, 50)
+    mislabeled, correct, _ = sample_probe(scenario, 1, 50)
     assert len(mislabeled) == 50 and flipped[mislabeled].all() and not flipped[correct].any()
     assert len(correct) == round(50 * (~flipped).sum() / flipped.sum())
     assert len(np.unique(np.concatenate([mislabeled, correct]))) == 50 + len(correct)
@@ -118,14 +119,14 @@ def test_probe_has_the_noise_rate_of_all_samples(open_run: Callable[..., Run]) -
     assert not np.array_equal(other.mislabeled, mislabeled)
     everything = sample_probe(scenario, 1, 10**6)
     assert len(everything.mislabeled) + len(everything.correct) == 1437
-    assert [len(part) for part in sample_probe(scenario, 1, 0)] == [0, 0]
+    assert [len(part) for part in sample_probe(scenario, 1, 0)] == [0, 0, 0]
 
 
 def test_probe_is_limited_for_low_noise_rates(open_run: Callable[..., Run]) -> None:
     scenario = open_run("noise=symmetric", "noise.epsilon=0.02").scenario
-    assert [len(part) for part in sample_probe(scenario, 1, 5)] == [5, 45]
+    assert [len(part) for part in sample_probe(scenario, 1, 5)] == [5, 45, 0]
     clean = open_run("noise=none").scenario
-    assert [len(part) for part in sample_probe(clean, 1, 5)] == [0, 0]
+    assert [len(part) for part in sample_probe(clean, 1, 5)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(

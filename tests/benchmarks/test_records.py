@@ -259,7 +259,7 @@ noise.rho=0.61 noise.tau=0.49 noise.form=official method=fedprox method=median t
 train.local_epochs=2 train.batch_size=11 train.optimizer=adam train.momentum=0.6
 train.weight_decay=0.1 train.lr_decay=0.9 train.clip_norm=1 federation.num_clients=9
 federation.clients_per_round=3 budget.participations=33 evaluate.every=2
-evaluate.memorised_samples=10
+evaluate.memorised_samples=10 evaluate.validation=0.1
 """.split()
 UNHASHED_OVERRIDES = [
     "runs_dir=elsewhere",

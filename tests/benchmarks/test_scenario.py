@@ -48,6 +48,7 @@ def test_saved_arrays(scenario: Scenario, tmp_path: Path) -> None:
     assert found == {
         "parts": [0, 1, 2, 4],
         "sizes": [3, 1],
+        "held_out": [],
         "noisy_labels": GIVEN.tolist(),
         "flipped": [False, False, True, False, True, False],
         "client_level": [0.5, 0.0],

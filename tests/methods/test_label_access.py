@@ -250,6 +250,24 @@ def test_predict_cannot_recognize_mislabeled_samples(
     assert is_early > 0.9, "the attack succeeds on a probe in a fixed order"
 
 
+def test_held_out_samples_look_like_test_images(configure: Configure) -> None:
+    """No client has the images that `predict` receives beside those of the probe."""
+    config = configure(
+        *("noise=symmetric", "noise.epsilon=0.4", "evaluate.validation=0.2"),
+        *("federation.clients_per_round=8", "budget.participations=16"),
+    )
+    rate, in_probe, is_early = probe_attack(config)
+    assert in_probe == pytest.approx(rate, abs=0.02) and is_early == pytest.approx(rate, abs=0.12)
+    run = attack(config, ProbeAttacker)
+    per_evaluation = len(run.probe.mislabeled) + len(run.probe.correct)
+    evaluated = {image for batch in ProbeAttacker.seen for image in batch}
+    known = evaluated & ProbeAttacker.known.keys()
+    assert len(known) == per_evaluation, "the digits have no image twice"
+    held_out = run.dataset.train.fetch(torch.from_numpy(run.scenario.held_out))
+    images = {image.numpy().tobytes() for image in run.dataset.views(held_out, "plain", None)}
+    assert len(images) == 288 and images <= evaluated - known
+
+
 def test_batches_of_predict_have_one_size(configure: Configure) -> None:
     """360 test images and 1437 training images: three batches of 500 and the rest."""
     attack(configure("noise=symmetric", "noise.epsilon=0.4"), ProbeAttacker)
