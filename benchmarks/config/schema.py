@@ -76,6 +76,7 @@ class ExecutorConfig:
 
     name: Literal["serial", "processes"] = "processes"
     workers: PositiveInt | Literal["auto"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"  # results are equal up to rounding
 
 
 @parameters
@@ -121,7 +122,6 @@ class RunConfig:
     noise: Component
     method: Component
     train: Any  # methods.core.task.TrainParams
-    compile: bool | str  # train.compile; not hashed, as results are equal up to rounding
     federation: FederationConfig
     budget: BudgetConfig
     evaluate: EvaluationConfig
@@ -194,12 +194,6 @@ def parse_config(raw: Mapping[str, Any]) -> RunConfig:
             values[key] = Path(raw[key]).expanduser()
     if raw["data_dir"] is None:
         values["data_dir"] = default_data_dir()
-    values["compile"] = False
-    if isinstance(raw["train"], Mapping):
-        values["train"] = {key: raw["train"][key] for key in raw["train"] if key != "compile"}
-        values["compile"] = raw["train"].get("compile", False)
-    if values["compile"] not in ("auto", True, False):
-        raise invalid("train.compile", values["compile"], "true, false or auto")
     for name, cls in (SECTIONS | {"train": TrainParams}).items():
         values[name] = build_params(cls, values[name], name)
     registries: list[Registry[Any]] = [DATASETS, MODELS, PARTITIONERS, NOISE_MODELS, METHODS]
@@ -213,7 +207,7 @@ def parse_config(raw: Mapping[str, Any]) -> RunConfig:
 def _check_keys(raw: Mapping[str, Any]) -> None:
     if raw.get("experiment") is not None:
         raise UserError("cannot start an experiment as one run: add -m to start all of its runs")
-    known = [*(name for name in field_names(RunConfig) if name != "compile"), "dry"]
+    known = [*field_names(RunConfig), "dry"]
     for key in raw:
         if key not in known:
             raise unknown("key", key, known)

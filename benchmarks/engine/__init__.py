@@ -1,1 +1,1 @@
-"""Compiled forward and backward passes. The only package that uses private parts of torch."""
+"""Compiled forward and backward passes of small models."""

@@ -1,17 +1,11 @@
-"""Compiled training passes (`train.compile`).
+"""Compiled forward and backward passes of small models (`executor.compile`).
 
-Compilation takes seconds. Steps of small models then take about half the time.
-
-Only the forward and backward pass of a model are compiled, as functions of its flat vectors. For
-small models, the custom kernels of `kernels.py` compute convolution and pooling. Losses and other
-code of a method run as usual, so a method needs no changes to be compiled.
-
-Results equal those of the eager passes up to rounding. They are identical between runs, because
-only the input shape decides which passes are compiled.
+A pass is one call of a kernel for all layers of the model. Losses and other code of a method run as
+usual, so a method needs no changes. Results equal those of the eager passes up to rounding. They
+are identical between runs, and independent of the other images of a batch.
 """
 
-import os
-import shutil
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -19,106 +13,107 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.config.schema import RunConfig
-from benchmarks.engine import kernels
-from benchmarks.engine.functional import FunctionalModule
+from benchmarks.engine import library
+from benchmarks.engine.chain import UnsupportedError, record_chain
+from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
 
-# Compilation takes 25 s (5 s with a filled cache) and saves about 1 ms per step.
-AUTO_COMPILE_MIN_STEPS = 50_000
-
-# See FunctionalModule.functional_forward.
-CompiledForward = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-
-INDUCTOR_OPTIONS = {
-    "layout_optimization": False,  # channels-last copies are slower for small batches
-    "fallback_random": True,  # dropout uses the same random numbers as in eager mode
-    "compile_threads": 1,  # no pool of compiler processes may exist when workers are forked
-    "size_asserts": False,  # CompiledEngine selects the compiled function by input shape
-    "alignment_asserts": False,
-}
-
-
-def make_compiled_engine(
-    config: RunConfig,
-    client_sizes: np.ndarray,
-    shape: tuple[int, ...],
-    build_module: Callable[[], nn.Module],
-) -> "CompiledEngine | None":
-    """Create the engine that `train.compile` requires. None: eager passes."""
-    if config.compile is False:
-        return None
-    has_compiler = shutil.which(kernels.compiler()) is not None
-    train = config.train
-    if config.compile == "auto":
-        steps_per_epoch = float(np.ceil(client_sizes / train.batch_size).mean())
-        num_steps = config.budget.participations * train.local_epochs * steps_per_epoch
-        if num_steps < AUTO_COMPILE_MIN_STEPS or not has_compiler:
-            return None
-    elif not has_compiler:
-        raise kernels.compiler_error(f"C++ compiler {kernels.compiler()} not found")
-    engine = CompiledEngine(build_module, train.batch_size)
-    engine.warm_up(shape)
-    return engine
+SLACK = 16  # values that kernels may write beyond the last one: the lanes of a vector
+SUBMODULES = ("forward", "features", "head")
 
 
 class CompiledEngine:
-    """Compiled training passes for full batches of images.
+    """Passes of models that are chains of convolutions, pooling, ReLU and linear layers."""
 
-    Other training passes, such as the last batch of an epoch, run in eager mode. Inference uses
-    the custom kernels without compilation.
-    """
-
-    def __init__(self, build_module: Callable[[], nn.Module], batch_size: int):
-        self._build_module, self._batch_size = build_module, batch_size
-        self._compiled: dict[tuple[str, torch.Size], CompiledForward] = {}
+    def __init__(self, build_module: Callable[[], nn.Module], shape: tuple[int, ...]):
+        """Raises UserError if the model has other layers, or without a compiler."""
+        with torch.random.fork_rng(devices=[]):
+            module = build_module()
+        if any(True for _ in module.buffers()):
+            raise UserError("the model has buffers, for which there are no kernels")
+        images = torch.zeros(2, *shape)
+        try:
+            self._chains = {"forward": Chain(module, module, images)}
+        except UnsupportedError as error:
+            raise UserError(f"the model has other layers than kernels ({error})") from None
+        for name in ("features", "head"):
+            try:
+                chain = Chain(module, getattr(module, name), images)
+                self._chains[name] = chain
+                images = torch.zeros(2, chain.num_outputs)
+            except (AttributeError, UnsupportedError):
+                break
 
     def __call__(self, model: FlatModel, submodule: str, x: Tensor) -> Tensor:
-        if not torch.is_grad_enabled():
-            with kernels.CustomKernelMode():
-                return model.module_forward(submodule, x)
-        is_full_batch = x.dim() == 4 and len(x) % self._batch_size == 0
-        if not model.is_training_pass or not is_full_batch or x.requires_grad:
+        chain = self._chains.get(submodule)
+        if chain is None or not chain.accepts(x, model.weights):
             return model.module_forward(submodule, x)
-        key = (submodule, x.shape)
-        if key not in self._compiled:
-            module = FunctionalModule(self._build_module(), submodule)
-            self._compiled[key] = compile_forward(module)
-        output, buffers = self._compiled[key](model.weights_leaf, model.buffers, x)
-        model.buffers.copy_(buffers)
+        if not torch.is_grad_enabled():
+            return chain.forward(model.weights, x.contiguous())[0]
+        output: Tensor = _ChainPass.apply(model.weights_leaf, x, chain)  # type: ignore[no-untyped-call]
         return output
 
-    def warm_up(self, shape: tuple[int, ...]) -> None:
-        """Compile the training step before workers are forked, so that they share the result."""
-        with torch.random.fork_rng(devices=[]):
-            model = FlatModel(self._build_module(), self).train()
-            loss = model(torch.zeros(self._batch_size, *shape)).sum()
-            torch.autograd.backward(loss)
+
+class Chain:
+    """Kernel calls of one chain of layers."""
+
+    def __init__(self, module: nn.Module, function: Callable[[Tensor], Tensor], example: Tensor):
+        layers = record_chain(module, function, example)
+        self._table = np.array([[*vars(layer).values()] for layer in layers], dtype=np.int64)
+        self._head = (ctypes.c_void_p(self._table.ctypes.data), len(layers))
+        self._input_shape = example.shape[1:]
+        self._num_weights = sum(parameter.numel() for parameter in module.parameters())
+        self._num_hidden = sum(layer.output_size for layer in layers)
+        self.num_outputs = layers[-1].output_size
+        self._output_shape = function(example).shape[1:]
+        self._library = library.load()
+
+    def accepts(self, x: Tensor, weights: Tensor) -> bool:
+        """True for a batch that the kernels can read."""
+        return (
+            x.shape[1:] == self._input_shape
+            and x.dtype == torch.float32
+            and x.device.type == weights.device.type == "cpu"
+            and len(x) > 0
+            and len(weights) == self._num_weights
+        )
+
+    def forward(self, weights: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Output, and what the backward pass needs: outputs of all layers, positions of maxima."""
+        count = len(x)
+        hidden = x.new_empty(count * self._num_hidden + SLACK)
+        where = torch.empty(len(hidden), dtype=torch.int32)
+        out = x.new_empty(count, *self._output_shape)
+        self._call(self._library.forward, count, weights, x, hidden, where, out)
+        return out, hidden, where
+
+    def backward(
+        self, weights: Tensor, x: Tensor, hidden: Tensor, where: Tensor, grad: Tensor, needs_x: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Gradients of the weights and of x."""
+        weights_out = torch.zeros_like(weights)  # a chain need not have all layers of the model
+        x_out = torch.empty_like(x) if needs_x else None
+        tensors = (weights, x, hidden, where, grad, weights_out, x_out)
+        self._call(self._library.backward, len(x), *tensors)
+        return weights_out, x_out
+
+    def _call(self, kernel: Callable[..., int], count: int, *tensors: Tensor | None) -> None:
+        pointers = (None if tensor is None else tensor.data_ptr() for tensor in tensors)
+        if kernel(*self._head, count, *pointers):
+            raise MemoryError("not enough memory for a training pass")
 
 
-def compile_forward(module: FunctionalModule) -> CompiledForward:
-    """Compile the forward and backward pass at the first call, for the shapes of that call."""
-    # These imports take seconds. The cache directory keeps compiled code between runs.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels.CACHE))
-    from torch._functorch.aot_autograd import aot_function
-    from torch._functorch.partitioners import default_partition
-    from torch._inductor import config
-    from torch._inductor.compile_fx import compile_fx_inner
-    from torch._inductor.decomposition import select_decomp_table
+class _ChainPass(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, x: Tensor, chain: Chain) -> Tensor:
+        x = x.contiguous()
+        out, hidden, where = chain.forward(weights, x)
+        ctx.save_for_backward(weights, x, hidden, where)
+        ctx.chain = chain
+        return out
 
-    def compiler(is_backward: bool) -> Callable[..., Any]:
-        def compile_graph(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-            with config.patch(INDUCTOR_OPTIONS):
-                return compile_fx_inner(graph, inputs, is_backward=is_backward)
-
-        return compile_graph
-
-    # The default partition stores all activations. The models are too small for recomputation.
-    forward: CompiledForward = aot_function(
-        module.functional_forward,
-        fw_compiler=compiler(is_backward=False),
-        bw_compiler=compiler(is_backward=True),
-        partition_fn=default_partition,
-        decompositions=kernels.with_custom_kernels(select_decomp_table()),
-    )
-    return forward
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        needs_x = ctx.needs_input_grad[1]
+        return *ctx.chain.backward(*ctx.saved_tensors, grad.contiguous(), needs_x), None

@@ -1,20 +1,24 @@
-// Convolution and 2x2 max-pooling for images with few channels, on one core.
+// Forward and backward pass of a chain of small layers, on one core.
 //
 // Libraries fill a vector register with channels. With 3, 6 or 16 channels, most lanes stay empty.
-// Here, neighboring pixels fill the lanes.
+// Here, neighboring pixels of a convolution, or inputs of a linear layer, fill the lanes.
 //
-// The output has the same row length as the padded input. The output pixel at p then depends on the
-// inputs at p plus one fixed offset per filter tap, in every row, and a whole image is computed as
-// one sequence of vectors. Values computed beyond the end of an output row are discarded (forward
-// pass) or multiplied by zero (gradient).
+// The output of a convolution has the same row length as its padded input. The output pixel at p
+// then depends on the inputs at p plus one fixed offset per filter tap, in every row, and a whole
+// image is computed as one sequence of vectors. Values computed beyond the end of an output row are
+// discarded (forward pass) or multiplied by zero (gradient).
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <vector>
 
-struct Convolution {
-  int images, channels, height, width, filters, side, padding;
+// A convolution with stride 1 and optional 2x2 max-pooling, or a linear layer; optional ReLU. A
+// linear layer has `channels` inputs and `filters` outputs, and all other sizes are 1. `weight` and
+// `bias` are positions in the vector of all weights; bias -1: none.
+struct Layer {
+  int64_t is_convolution, channels, height, width, filters, side, padding, pool, relu, weight, bias;
 };
 
 namespace {
@@ -33,14 +37,21 @@ constexpr int LANES = 8;
 #endif
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float))));
+typedef int32_t Integers __attribute__((vector_size(LANES * sizeof(int32_t))));
 
-inline Vector load(const float* from) {
-  Vector vector;
+template <typename V, typename T>
+inline V load(const T* from) {
+  V vector;
   std::memcpy(&vector, from, sizeof vector);
   return vector;
 }
 
-inline void store(float* to, Vector vector) { std::memcpy(to, &vector, sizeof vector); }
+inline Vector load(const float* from) { return load<Vector>(from); }
+
+template <typename V, typename T>
+inline void store(T* to, V vector) {
+  std::memcpy(to, &vector, sizeof vector);
+}
 
 inline float sum(Vector vector) {
   float parts[LANES];
@@ -50,25 +61,38 @@ inline float sum(Vector vector) {
   return parts[0];
 }
 
-int round_up(int count, int unit) { return (count + unit - 1) / unit * unit; }
+size_t round_up(size_t count, size_t unit) { return (count + unit - 1) / unit * unit; }
 
-void copy_rows(const float* from, int from_stride, float* to, int to_stride, int rows, int width) {
-  for (int row = 0; row < rows; row++)
+void copy_rows(const float* from, size_t from_stride, float* to, size_t to_stride, size_t rows,
+               size_t width) {
+  for (size_t row = 0; row < rows; row++)
     std::memcpy(to + row * to_stride, from + row * from_stride, width * sizeof(float));
 }
 
-// Thread-local scratch buffer, reused between calls to avoid the cost of allocation.
-float* scratch(int number, size_t count) {
-  thread_local std::vector<float> memory[3];
-  if (memory[number].size() < count) memory[number].resize(count);
-  return memory[number].data();
+// Thread-local scratch buffers, reused between calls to avoid the cost of allocation.
+enum Purpose { PADDED, RESULT, ROWS, SUMS, LEFT, RIGHT, GRADIENT, NEXT_GRADIENT, PURPOSES };
+
+float* scratch(Purpose purpose, size_t count) {
+  thread_local std::vector<float> memory[PURPOSES];
+  if (memory[purpose].size() < count) memory[purpose].resize(count);
+  return memory[purpose].data();
 }
 
-struct Layout : Convolution {
-  int stride, plane, out_height, out_width;
-  int run;  // distance from the first to the last pixel of an output plane, with `stride` per row
+// Images with arbitrary distances between images, channels and rows.
+struct Images {
+  const float* data;
+  size_t image, plane, stride;
+};
 
-  explicit Layout(const Convolution& shape) : Convolution(shape) {
+struct Convolution {
+  size_t channels, height, width, filters, side, padding;
+  size_t stride, plane, out_height, out_width;
+  size_t run;  // distance from the first to the last pixel of an output plane, plus 1
+
+  Convolution(size_t channels, size_t height, size_t width, size_t filters, size_t side,
+              size_t padding)
+      : channels(channels), height(height), width(width), filters(filters), side(side),
+        padding(padding) {
     stride = width + padding;  // a row's left margin is the right margin of the row above
     plane = (height + 2 * padding) * stride;
     out_height = height + 2 * padding - side + 1;
@@ -77,17 +101,15 @@ struct Layout : Convolution {
   }
 
   // Padded images, followed by zeros that the last vectors read.
-  const float* padded(const float* from, int count) const {
-    const size_t size = size_t(count) * channels * plane, tail = side + 2 * LANES;
-    float* result = scratch(0, size + tail);
+  const float* padded(const Images& from, size_t first, size_t count) const {
+    const size_t size = count * channels * plane, tail = side + 2 * LANES;
+    float* result = scratch(PADDED, size + tail);
     std::fill(padding ? result : result + size, result + size + tail, 0.0f);
-    if (padding == 0) {
-      std::memcpy(result, from, size * sizeof(float));
-      return result;
-    }
-    for (int k = 0; k < count * channels; k++)
-      copy_rows(from + k * height * width, width, result + k * plane + padding * (stride + 1),
-                stride, height, width);
+    for (size_t n = 0; n < count; n++)
+      for (size_t c = 0; c < channels; c++)
+        copy_rows(from.data + (first + n) * from.image + c * from.plane, from.stride,
+                  result + (n * channels + c) * plane + padding * (stride + 1), stride, height,
+                  width);
     return result;
   }
 };
@@ -96,7 +118,7 @@ struct Layout : Convolution {
 // out[b][p] = bias[b] + sum over taps of weights[tap][b] * image[p + offsets[tap]]
 template <int BLOCK, int WIDTH>
 void correlate(const float* image, const int* offsets, const int* end, const float* weights,
-               const float* bias, float* out, int out_stride, int p) {
+               const float* bias, float* out, size_t out_stride, size_t p) {
   Vector sums[BLOCK][WIDTH];
   for (int b = 0; b < BLOCK; b++)
     for (int v = 0; v < WIDTH; v++) sums[b][v] = Vector{} + bias[b];
@@ -109,58 +131,69 @@ void correlate(const float* image, const int* offsets, const int* end, const flo
     for (int v = 0; v < WIDTH; v++) store(out + b * out_stride + p + v * LANES, sums[b][v]);
 }
 
-template <int BLOCK>
-void convolve_by_blocks(const float* images, const float* weights, const float* bias, float* out,
-                        const Layout& s, bool backward) {
-  const int square = s.side * s.side, count = s.channels * square;
-  const int filters = round_up(s.filters, BLOCK), length = round_up(s.run, 2 * LANES);
+// Calls emit(image, filter, plane) for every output plane, with `stride` pixels per row. With
+// `backward`, the filters are rotated and stored in the order [channel][filter].
+template <int BLOCK, typename Emit>
+void convolve_by_blocks(const Convolution& s, const Images& images, size_t count,
+                        const float* weights, const float* bias, bool backward, Emit emit) {
+  const size_t square = s.side * s.side, taps = s.channels * square;
+  const size_t filters = round_up(s.filters, BLOCK);
+  const size_t length = round_up(s.run, 2 * LANES);
   std::vector<int> offsets;  // from an output pixel to the input pixel of a tap, by filter row
   std::vector<float> biases(filters);
-  std::vector<float> ordered(size_t(filters) * count);  // weights by block, tap, filter of block
+  std::vector<float> ordered(filters * taps);  // weights by block, tap, filter of block
   if (bias) std::copy(bias, bias + s.filters, biases.begin());
-  for (int i = 0; i < s.side; i++)
-    for (int c = 0; c < s.channels; c++)
-      for (int j = 0; j < s.side; j++) {
-        for (int f = 0; f < s.filters; f++) {
-          const int at = i * s.side + j;
-          const int from = backward ? (c * s.filters + f + 1) * square - 1 - at
-                                    : (f * s.channels + c) * square + at;
-          ordered[(f / BLOCK * count + offsets.size()) * BLOCK + f % BLOCK] = weights[from];
+  for (size_t i = 0; i < s.side; i++)
+    for (size_t c = 0; c < s.channels; c++)
+      for (size_t j = 0; j < s.side; j++) {
+        for (size_t f = 0; f < s.filters; f++) {
+          const size_t at = i * s.side + j;
+          const size_t from = backward ? (c * s.filters + f + 1) * square - 1 - at
+                                       : (f * s.channels + c) * square + at;
+          ordered[(f / BLOCK * taps + offsets.size()) * BLOCK + f % BLOCK] = weights[from];
         }
         offsets.push_back(c * s.plane + i * s.stride + j);
       }
-  float* result = scratch(1, BLOCK * length);
-  for (int n = 0; n < s.images; n++, images += s.channels * s.height * s.width) {
-    const float* image = s.padded(images, 1);
-    for (int first = 0; first < s.filters; first += BLOCK) {
-      for (int p = 0; p < s.run; p += 2 * LANES) {
+  // Pooling reads two vectors from the last pixel on.
+  float* result = scratch(RESULT, BLOCK * length + s.stride + 2 * LANES);
+  const long per_row = s.channels * s.side, stride = s.stride, padding = s.padding;
+  for (size_t n = 0; n < count; n++) {
+    const float* image = s.padded(images, n, 1);
+    for (size_t first = 0; first < s.filters; first += BLOCK) {
+      for (long p = 0; p < long(s.run); p += 2 * LANES) {
         // Skip filter rows that overlap with the padding only.
-        const int from_row = std::max(0, s.padding - (p + 2 * LANES - 1) / s.stride);
-        const int to_row = std::min(s.side, s.padding + s.height - p / s.stride);
-        const int per_row = s.channels * s.side;
-        const int* begin = offsets.data() + from_row * per_row;
-        const int* end = offsets.data() + to_row * per_row;
-        const float* w = &ordered[first * count + from_row * per_row * BLOCK];
-        (p + LANES < s.run ? correlate<BLOCK, 2> : correlate<BLOCK, 1>)(
-            image, begin, end, w, &biases[first], result, length, p);
+        const long from_row = std::max(0l, padding - (p + 2 * LANES - 1) / stride);
+        const long to_row = std::min(long(s.side), padding + long(s.height) - p / stride);
+        const float* w = &ordered[first * taps + from_row * per_row * BLOCK];
+        (p + LANES < long(s.run) ? correlate<BLOCK, 2> : correlate<BLOCK, 1>)(
+            image, offsets.data() + from_row * per_row, offsets.data() + to_row * per_row, w,
+            &biases[first], result, length, p);
       }
-      for (int f = first; f < std::min(s.filters, first + BLOCK); f++) {
-        copy_rows(result + (f - first) * length, s.stride, out, s.out_width, s.out_height,
-                  s.out_width);
-        out += s.out_height * s.out_width;
-      }
+      for (size_t f = first; f < std::min(s.filters, first + BLOCK); f++)
+        emit(n, f, result + (f - first) * length);
     }
   }
 }
 
+template <typename Emit>
+void convolve(const Convolution& s, const Images& images, size_t count, const float* weights,
+              const float* bias, bool backward, Emit emit) {
+  if (LANES == 16 && s.filters % 8 == 0)  // the number of sums that fit into the registers
+    convolve_by_blocks<8>(s, images, count, weights, bias, backward, emit);
+  else if (s.filters % 6 == 0)
+    convolve_by_blocks<6>(s, images, count, weights, bias, backward, emit);
+  else
+    convolve_by_blocks<4>(s, images, count, weights, bias, backward, emit);
+}
+
 // out[b][tap] = sum over images and p of gradient[b][p] * pixels[offsets[tap] + p]
 template <int BLOCK, int TAPS>
-void multiply(const float* gradient, int stride, int per_image, const float* pixels,
-              int pixels_per_image, const int* offsets, float* out, int out_stride,
-              const Layout& s) {
+void multiply(const float* gradient, size_t stride, size_t per_image, const float* pixels,
+              size_t pixels_per_image, const int* offsets, float* out, size_t out_stride,
+              size_t count, size_t run) {
   Vector sums[BLOCK][TAPS] = {};
-  for (int n = 0; n < s.images; n++, gradient += per_image, pixels += pixels_per_image)
-    for (int p = 0; p < s.run; p += LANES) {
+  for (size_t n = 0; n < count; n++, gradient += per_image, pixels += pixels_per_image)
+    for (size_t p = 0; p < run; p += LANES) {
       Vector shifted[TAPS];
       for (int tap = 0; tap < TAPS; tap++) {
         shifted[tap] = load(pixels + offsets[tap] + p);
@@ -175,90 +208,292 @@ void multiply(const float* gradient, int stride, int per_image, const float* pix
     for (int tap = 0; tap < TAPS; tap++) out[b * out_stride + tap] = sum(sums[b][tap]);
 }
 
-}  // namespace
+// Gradients of weights and bias. `rows` is the gradient of the output, with `stride` pixels per row
+// and zeros between the rows, in planes of `length` pixels, `filters` per image.
+constexpr int GRADIENT_BLOCK = 2;
 
-extern "C" {
-
-// With `backward`, compute the gradient of the input from the gradient of the output. This is a
-// convolution with rotated filters in the order [channel][filter], described by `shape`.
-void convolve(const float* images, const float* weights, const float* bias, float* out,
-              Convolution shape, int backward) {
-  const Layout layout(shape);
-  if (LANES == 16 && shape.filters % 8 == 0)  // the number of sums that fit into the registers
-    convolve_by_blocks<8>(images, weights, bias, out, layout, backward);
-  else if (shape.filters % 6 == 0)
-    convolve_by_blocks<6>(images, weights, bias, out, layout, backward);
-  else
-    convolve_by_blocks<4>(images, weights, bias, out, layout, backward);
-}
-
-// Gradients of the weights and the bias from the gradient of the output.
-void weight_gradient(const float* images, const float* gradient, float* weights_out,
-                     float* bias_out, Convolution shape) {
-  constexpr int BLOCK = 2, TAPS = 5;
-  const Layout s(shape);
-  const int square = s.side * s.side, taps = round_up(square, TAPS);
-  const int filters = round_up(s.filters, BLOCK), length = round_up(s.run, LANES);
-  const float* padded = s.padded(images, s.images);
-  float* rows = scratch(1, size_t(s.images) * filters * length);
-  std::fill(rows, rows + size_t(s.images) * filters * length, 0.0f);
-  for (int n = 0; n < s.images; n++)
-    for (int f = 0; f < s.filters; f++, gradient += s.out_height * s.out_width)
-      copy_rows(gradient, s.out_width, rows + (n * filters + f) * length, s.stride, s.out_height,
-                s.out_width);
+void weight_gradient(const Convolution& s, const Images& images, size_t count, const float* rows,
+                     size_t filters, size_t length, float* weights_out, float* bias_out) {
+  constexpr int BLOCK = GRADIENT_BLOCK, TAPS = 5;
+  const size_t square = s.side * s.side, taps = round_up(square, TAPS);
+  const float* padded = s.padded(images, 0, count);
   std::vector<int> offsets(taps);
-  for (int tap = 0; tap < square; tap++) offsets[tap] = tap / s.side * s.stride + tap % s.side;
-  float* sums = scratch(2, size_t(filters) * s.channels * taps);
-  for (int f = 0; f < filters; f += BLOCK)
-    for (int c = 0; c < s.channels; c++)
-      for (int tap = 0; tap < taps; tap += TAPS)
+  for (size_t tap = 0; tap < square; tap++)
+    offsets[tap] = tap / s.side * s.stride + tap % s.side;
+  float* sums = scratch(SUMS, filters * s.channels * taps);
+  for (size_t f = 0; f < filters; f += BLOCK)
+    for (size_t c = 0; c < s.channels; c++)
+      for (size_t tap = 0; tap < taps; tap += TAPS)
         multiply<BLOCK, TAPS>(rows + f * length, length, filters * length, padded + c * s.plane,
                               s.channels * s.plane, &offsets[tap],
-                              sums + (f * s.channels + c) * taps + tap, s.channels * taps, s);
+                              sums + (f * s.channels + c) * taps + tap, s.channels * taps, count,
+                              s.run);
   copy_rows(sums, taps, weights_out, square, s.filters * s.channels, square);
-  for (int f = 0; f < s.filters; f++) {
+  for (size_t f = 0; bias_out && f < s.filters; f++) {
     Vector total = {};
-    for (int n = 0; n < s.images; n++)
-      for (int p = 0; p < length; p += LANES) total += load(rows + (n * filters + f) * length + p);
+    for (size_t n = 0; n < count; n++)
+      for (size_t p = 0; p < length; p += LANES)
+        total += load(rows + (n * filters + f) * length + p);
     bias_out[f] = sum(total);
   }
 }
 
-// As in torch, the first of equal values is selected, and NaN has precedence. The maximum is
-// computed at every pixel, although only one in four is needed, because vector code without
-// unpredictable branches is faster.
-void max_pool(const float* images, float* out, int64_t* indices, int planes, int height,
-              int width) {
-  const int plane = height * width, length = round_up(plane, LANES);
-  const int distances[] = {1, width, width + 1};
-  float* pixels = scratch(0, length + width + 1);
-  float *best = scratch(1, length), *distance = scratch(2, length);
-  for (int k = 0; k < planes; k++) {
-    std::memcpy(pixels, images + k * plane, plane * sizeof(float));
-    for (int p = 0; p < length; p += LANES) {
-      Vector value = load(pixels + p), chosen = {};
-      for (int candidate : distances) {
-        const Vector other = load(pixels + p + candidate);
-        const auto is_larger = (other > value) | (other != other);
-        value = is_larger ? other : value;
-        chosen = is_larger ? Vector{} + float(candidate) : chosen;
+inline Vector relu_of(Vector value) { return value <= 0 ? Vector{} : value; }
+
+// 2x2 max-pooling of a plane, and the position of each maximum. As in torch, the first of equal
+// values is selected, and NaN has precedence. Writes up to LANES - 1 values too many.
+void max_pool(const float* plane, size_t stride, size_t height, size_t width, bool relu, float* out,
+              int32_t* where) {
+  Integers even, lane;
+  for (int k = 0; k < LANES; k++) even[k] = 2 * k, lane[k] = 2 * k;
+  const Integers odd = even + 1;
+  for (size_t y = 0; y + 1 < height; y += 2)
+    for (size_t x = 0; x < width / 2; x += LANES) {
+      const float* corner = plane + y * stride + 2 * x;
+      Vector value = {};
+      Integers chosen = {};
+      for (int row = 0; row < 2; row++) {
+        const Vector left = load(corner + row * stride), right = load(corner + row * stride + LANES);
+        for (int column = 0; column < 2; column++) {
+          const Vector other = __builtin_shuffle(left, right, column ? odd : even);
+          const int32_t distance = row * stride + column;
+          const Integers is_larger = (other > value) | (other != other);
+          value = row + column == 0 ? other : (is_larger ? other : value);
+          chosen = row + column == 0 ? chosen : (is_larger ? Integers{} + distance : chosen);
+        }
       }
-      store(best + p, value);
-      store(distance + p, chosen);
+      const size_t count = std::min(width / 2 - x, size_t(LANES));
+      store(out, relu ? relu_of(value) : value);
+      store(where, chosen + lane + int32_t(corner - plane));
+      out += count;
+      where += count;
     }
-    for (int y = 0; y + 1 < height; y += 2)
-      for (int corner = y * width; corner + 1 < (y + 1) * width; corner += 2) {
-        *out++ = best[corner];
-        *indices++ = corner + int(distance[corner]);
-      }
-  }
 }
 
-void max_pool_gradient(const float* gradient, const int64_t* indices, float* out, int planes,
-                       int in_plane, int out_plane) {
-  std::fill(out, out + size_t(planes) * in_plane, 0.0f);
-  for (int plane = 0; plane < planes; plane++, out += in_plane)
-    for (int k = 0; k < out_plane; k++) out[*indices++] = *gradient++;
+// Rows followed by zeros up to a multiple of LANES.
+const float* padded_rows(Purpose purpose, const float* from, size_t rows, size_t width) {
+  const size_t stride = round_up(width, LANES);
+  if (stride == width) return from;
+  float* result = scratch(purpose, rows * stride);
+  for (size_t row = 0; row < rows; row++)
+    std::fill(result + row * stride + width, result + (row + 1) * stride, 0.0f);
+  copy_rows(from, width, result, stride, rows, width);
+  return result;
+}
+
+// out[r][c] = sum over k of left[r][k] * right[c][k], for ROWS x COLUMNS values
+template <int ROWS, int COLUMNS>
+void dot(const float* left, const float* right, size_t length, float* out, size_t out_stride) {
+  Vector sums[ROWS][COLUMNS] = {};
+  for (size_t k = 0; k < length; k += LANES)
+    for (int r = 0; r < ROWS; r++) {
+      const Vector values = load(left + r * length + k);
+      for (int c = 0; c < COLUMNS; c++) sums[r][c] += values * load(right + c * length + k);
+    }
+  for (int r = 0; r < ROWS; r++)
+    for (int c = 0; c < COLUMNS; c++) out[r * out_stride + c] = sum(sums[r][c]);
+}
+
+// out[r][k] = sum over m of left(r, m) * right[m][k] for ROWS rows and one or two vectors
+template <int ROWS, int WIDTH>
+void combine(const float* left, size_t row_stride, size_t stride, const float* right, size_t length,
+             size_t count, float* out, size_t k) {
+  Vector sums[ROWS][WIDTH] = {};
+  for (size_t m = 0; m < count; m++)
+    for (int v = 0; v < WIDTH; v++) {
+      const Vector values = load(right + m * length + k + v * LANES);
+      for (int r = 0; r < ROWS; r++) sums[r][v] += left[r * row_stride + m * stride] * values;
+    }
+  for (int r = 0; r < ROWS; r++)
+    for (int v = 0; v < WIDTH; v++) store(out + r * length + k + v * LANES, sums[r][v]);
+}
+
+// (rows x count) times (count x width): out[r][k] = sum over m of left(r, m) * right[m][k]. The
+// rows of `right` have `length` values, a multiple of LANES.
+void product(const float* left, size_t row_stride, size_t stride, const float* right, size_t length,
+             size_t rows, size_t count, float* out, size_t width) {
+  float* padded = length == width ? out : scratch(RESULT, rows * length);
+  for (size_t r = 0; r < rows;) {
+    const size_t block = rows - r >= 4 ? 4 : 1;
+    const float* first = left + r * row_stride;
+    for (size_t k = 0; k < length; k += 2 * LANES) {
+      const bool two = k + LANES < length;
+      auto function = block == 4 ? (two ? combine<4, 2> : combine<4, 1>)
+                                 : (two ? combine<1, 2> : combine<1, 1>);
+      function(first, row_stride, stride, right, length, count, padded + r * length, k);
+    }
+    r += block;
+  }
+  if (padded != out) copy_rows(padded, length, out, width, rows, width);
+}
+
+void linear(const Layer& s, const float* x, size_t count, const float* weights, const float* bias,
+            float* out) {
+  const size_t inputs = s.channels, outputs = s.filters, length = round_up(inputs, LANES);
+  const float* left = padded_rows(LEFT, x, count, inputs);
+  const float* right = padded_rows(RIGHT, weights, outputs, inputs);
+  for (size_t n = 0; n < count;) {
+    const size_t block = count - n >= 5 ? 5 : 1;
+    for (size_t o = 0; o < outputs;) {
+      const size_t columns = outputs - o >= 4 ? 4 : 1;
+      auto function =
+          block == 5 ? (columns == 4 ? dot<5, 4> : dot<5, 1>) : (columns == 4 ? dot<1, 4> : dot<1, 1>);
+      function(left + n * length, right + o * length, length, out + n * outputs + o, outputs);
+      o += columns;
+    }
+    n += block;
+  }
+  for (size_t n = 0; n < count; n++)
+    for (size_t o = 0; o < outputs; o++) {
+      float& value = out[n * outputs + o];
+      if (bias) value += bias[o];
+      if (s.relu && value <= 0) value = 0;
+    }
+}
+
+Convolution convolution_of(const Layer& s) {
+  return Convolution(s.channels, s.height, s.width, s.filters, s.side, s.padding);
+}
+
+size_t output_size(const Layer& s) {
+  if (!s.is_convolution) return s.filters;
+  const Convolution c = convolution_of(s);
+  const size_t part = s.pool ? 2 : 1;
+  return c.filters * (c.out_height / part) * (c.out_width / part);
+}
+
+Images images_of(const Layer& s, const float* data) {
+  const size_t plane = s.height * s.width;
+  return {data, s.channels * plane, plane, size_t(s.width)};
+}
+
+void convolution_layer(const Layer& s, const float* x, size_t count, const float* weights,
+                       const float* bias, float* out, int32_t* where) {
+  const Convolution c = convolution_of(s);
+  const size_t size = output_size(s) / c.filters;
+  convolve(c, images_of(s, x), count, weights, bias, false,
+           [&](size_t n, size_t f, const float* plane) {
+             float* to = out + (n * c.filters + f) * size;
+             if (s.pool) {
+               int32_t* positions = where + (n * c.filters + f) * size;
+               max_pool(plane, c.stride, c.out_height, c.out_width, s.relu, to, positions);
+               return;
+             }
+             copy_rows(plane, c.stride, to, c.out_width, c.out_height, c.out_width);
+             for (size_t k = 0; s.relu && k < size; k++) to[k] = to[k] <= 0 ? 0 : to[k];
+           });
+}
+
+// Gradients of a convolution from the masked gradient of its output.
+void convolution_gradient(const Layer& s, const float* x, size_t count, const float* weights,
+                          const float* gradient, const int32_t* where, float* weights_out,
+                          float* bias_out, float* x_out) {
+  const Convolution c = convolution_of(s);
+  const size_t filters = round_up(c.filters, GRADIENT_BLOCK), length = round_up(c.run, LANES);
+  const size_t size = output_size(s) / c.filters;
+  float* rows = scratch(ROWS, count * filters * length);
+  std::fill(rows, rows + count * filters * length, 0.0f);
+  for (size_t n = 0; n < count; n++)
+    for (size_t f = 0; f < c.filters; f++, gradient += size) {
+      float* plane = rows + (n * filters + f) * length;
+      if (s.pool)
+        for (size_t k = 0; k < size; k++) plane[*where++] = gradient[k];
+      else
+        copy_rows(gradient, c.out_width, plane, c.stride, c.out_height, c.out_width);
+    }
+  weight_gradient(c, images_of(s, x), count, rows, filters, length, weights_out, bias_out);
+  if (!x_out) return;
+  const Convolution backward(c.filters, c.out_height, c.out_width, c.channels, c.side,
+                             c.side - 1 - c.padding);
+  const Images images = {rows, filters * length, length, c.stride};
+  convolve(backward, images, count, weights, nullptr, true,
+           [&](size_t n, size_t channel, const float* plane) {
+             copy_rows(plane, backward.stride,
+                       x_out + (n * c.channels + channel) * c.height * c.width, c.width, c.height,
+                       c.width);
+           });
+}
+
+void linear_gradient(const Layer& s, const float* x, size_t count, const float* weights,
+                     const float* gradient, float* weights_out, float* bias_out, float* x_out) {
+  const size_t inputs = s.channels, outputs = s.filters, length = round_up(inputs, LANES);
+  const float* padded = padded_rows(LEFT, x, count, inputs);
+  product(gradient, 1, outputs, padded, length, outputs, count, weights_out, inputs);
+  if (bias_out) {
+    std::fill(bias_out, bias_out + outputs, 0.0f);
+    for (size_t n = 0; n < count; n++)
+      for (size_t o = 0; o < outputs; o++) bias_out[o] += gradient[n * outputs + o];
+  }
+  if (!x_out) return;
+  const float* right = padded_rows(RIGHT, weights, outputs, inputs);
+  product(gradient, outputs, 1, right, length, count, outputs, x_out, inputs);
+}
+
+size_t input_size(const Layer& s) { return s.channels * s.height * s.width; }
+
+const float* at(const float* vector, int64_t position) {
+  return position < 0 ? nullptr : vector + position;
+}
+
+}  // namespace
+
+extern "C" {
+
+// `hidden` holds the outputs of all layers for all images, one layer after the other, followed by
+// room for one vector; `where` the positions of maxima, in the same places. Returns 0, or 1 if
+// memory is short.
+int forward(const Layer* layers, int64_t num_layers, int64_t images, const float* weights,
+            const float* x, float* hidden, int32_t* where, float* out) try {
+  for (int64_t k = 0; k < num_layers; k++) {
+    const Layer& s = layers[k];
+    const size_t size = images * output_size(s);
+    const float *w = weights + s.weight, *bias = at(weights, s.bias);
+    if (s.is_convolution)
+      convolution_layer(s, x, images, w, bias, hidden, where);
+    else
+      linear(s, x, images, w, bias, hidden);
+    x = hidden;
+    hidden += size;
+    where += size;
+  }
+  std::memcpy(out, x, (hidden - x) * sizeof(float));
+  return 0;
+} catch (const std::bad_alloc&) {
+  return 1;
+}
+
+// `gradient` is the gradient of the output. Writes the gradients of all weights of the chain, and
+// of x if `x_out` is not null.
+int backward(const Layer* layers, int64_t num_layers, int64_t images, const float* weights,
+             const float* x, const float* hidden, const int32_t* where, const float* gradient,
+             float* weights_out, float* x_out) try {
+  std::vector<size_t> start(num_layers + 1);
+  for (int64_t k = 0; k < num_layers; k++)
+    start[k + 1] = start[k] + images * output_size(layers[k]);
+  for (int64_t k = num_layers - 1; k >= 0; k--) {
+    const Layer& s = layers[k];
+    const size_t size = start[k + 1] - start[k];
+    if (s.relu) {
+      float* masked = scratch(k % 2 ? GRADIENT : NEXT_GRADIENT, size);
+      for (size_t i = 0; i < size; i++)
+        masked[i] = hidden[start[k] + i] <= 0 ? 0.0f : gradient[i];
+      gradient = masked;
+    }
+    const float* input = k ? hidden + start[k - 1] : x;
+    float* input_gradient =
+        k ? scratch((k - 1) % 2 ? GRADIENT : NEXT_GRADIENT, images * input_size(s)) : x_out;
+    const float* w = weights + s.weight;
+    float *w_out = weights_out + s.weight, *bias_out = s.bias < 0 ? nullptr : weights_out + s.bias;
+    if (s.is_convolution)
+      convolution_gradient(s, input, images, w, gradient, where + start[k], w_out, bias_out,
+                           input_gradient);
+    else
+      linear_gradient(s, input, images, w, gradient, w_out, bias_out, input_gradient);
+    gradient = input_gradient;
+  }
+  return 0;
+} catch (const std::bad_alloc&) {
+  return 1;
 }
 
 }

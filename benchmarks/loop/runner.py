@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from benchmarks import data, models
 from benchmarks.config.schema import PROTOCOL_VERSION, RunConfig, to_plain_data
-from benchmarks.engine import compiled
+from benchmarks.engine.selection import select_engine
 from benchmarks.executors import WorkerError, make_executor
 from benchmarks.federation.client import ImageSplit
 from benchmarks.federation.cost import CostMeter
@@ -83,8 +83,8 @@ class Run:
         self.scenario = scenario or build_scenario(config, self.dataset)
         self.method, self.spec = build_method(config, self.dataset)
         build_module = module_builder(config, self.dataset)
-        self.engine = compiled.make_compiled_engine(
-            config, self.scenario.client_sizes, self.dataset.shape, build_module
+        self.engine = select_engine(
+            config, self.scenario.client_sizes, self.dataset.shape, build_module, tracker.report
         )
         context = self._make_worker_context(build_module)
         executor = config.executor

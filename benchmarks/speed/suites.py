@@ -36,7 +36,7 @@ def time_reference(repeats: int, log: Log) -> dict[str, Any]:
     }
     runs = {
         "ours, processes (default)": TWO_WORKERS,
-        "ours, processes, train.compile=true": (*TWO_WORKERS, "train.compile=true"),
+        "ours, processes, executor.compile=off": (*TWO_WORKERS, "executor.compile=off"),
     }
     return _time_rounds(baselines, runs, repeats, log)
 
@@ -62,7 +62,7 @@ def time_threads(repeats: int, log: Log) -> dict[str, Any]:
         "bare eager loop, 1 thread": options,
         "bare eager loop, 2 threads": {**options, "threads": 2},
     }
-    overrides = ("train.compile=false", "train.compile=true")
+    overrides = ("executor.compile=off", "executor.compile=on")
     runs = {f"ours, 1 thread, {override}": (override,) for override in overrides}
     return _time_rounds(baselines, runs, 3 * repeats, log, [*common, NO_EVALUATION])
 

@@ -63,7 +63,7 @@ MISTAKES = {
     "train.lr=0": ["invalid train.lr=0: expected a number above 0"],
     "train.optimizer=lion": ["invalid train.optimizer='lion': expected sgd or adam"],
     "train.local_epochs=0": ["invalid train.local_epochs=0: expected an integer of at least 1"],
-    "train.compile=maybe": ["invalid train.compile='maybe': expected true, false or auto"],
+    "executor.compile=maybe": ["invalid executor.compile='maybe': expected"],
     "budget.participations=1e3": ["invalid budget.participations=1000.0: expected an integer"],
     "evaluate.validation=1": ["invalid evaluate.validation=1: expected a number in [0, 1)"],
     "evaluate.every=0": ["invalid evaluate.every=0: expected an integer of at least 1"],

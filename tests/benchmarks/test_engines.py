@@ -1,5 +1,6 @@
-"""Compiled training passes equal eager passes up to rounding."""
+"""Compiled passes equal eager passes up to rounding."""
 
+import copy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,11 @@ from torch import Tensor, nn
 
 from benchmarks import models
 from benchmarks.config.schema import RunConfig
+from benchmarks.engine import library, selection
 from benchmarks.engine.compiled import CompiledEngine
-from benchmarks.engine.functional import FunctionalModule
+from benchmarks.engine.selection import select_engine
+from benchmarks.records.files import LOG_FILE
+from benchmarks.speed.functional import FunctionalModule
 from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
 
@@ -35,55 +39,68 @@ class NormalizedCNN(nn.Module):
 
 def module() -> nn.Module:
     torch.manual_seed(3)
-    return NormalizedCNN()
+    return models.build("lenet5", 10, (3, 16, 18))
 
 
-def images(count: int = 6, seed: int = 0) -> Tensor:
-    return torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
-
-
-def run_step(net: FlatModel, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    net.train().grad.zero_()
-    output = net(x)
-    (output**2).sum().backward()
-    return output.detach(), net.grad.clone(), net.vector.clone()
-
-
-def close(first: Any, second: Any, tolerance: float = 2e-5) -> bool:
-    return all(
-        torch.allclose(a, b, atol=tolerance, rtol=tolerance)
-        for a, b in zip(first, second, strict=True)
-    )
+def images(count: int, seed: int = 0) -> Tensor:
+    return torch.randn(count, 3, 16, 18, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("submodule", ["forward", "features"])
 def test_functional_forward_gives_output_gradient_and_buffers(submodule: str) -> None:
-    net, functional = FlatModel(module()).train(), FunctionalModule(module(), submodule)
+    functional = FunctionalModule(NormalizedCNN(), submodule)
+    net = FlatModel(copy.deepcopy(functional.inner)).train()
+    before, x = net.buffers.clone(), torch.randn(6, 1, 8, 8)
     weights = net.weights.clone().requires_grad_()
-    output, buffers = functional.functional_forward(weights, net.buffers.clone(), images())
+    output, buffers = functional.functional_forward(weights, before.clone(), x)
     (gradient,) = torch.autograd.grad((output**2).sum(), weights)
-    expected = net.module_forward(submodule, images())
+    expected = net.module_forward(submodule, x)
     (expected**2).sum().backward()
-    assert (
-        torch.equal(output, expected)
-        and torch.equal(buffers, net.buffers)
-        and not torch.equal(buffers, FlatModel(module()).buffers)
-    )
-    assert torch.allclose(gradient, net.grad, atol=1e-6)
+    assert torch.equal(output, expected) and torch.equal(buffers, net.buffers)
+    assert not torch.equal(buffers, before) and torch.allclose(gradient, net.grad, atol=1e-6)
 
 
 @needs_compiler
-def test_compiled_engine_equals_the_module_and_skips_short_batches() -> None:
-    engine = CompiledEngine(module, batch_size=6)
-    net, eager = FlatModel(module(), engine), FlatModel(module())
-    for count in (6, 5):
-        assert close(run_step(net, images(count)), run_step(eager, images(count)))
-        net.load(eager.vector)
-    assert [shape[0] for _, shape in engine._compiled] == [6]
+def test_output_of_an_image_is_independent_of_its_batch() -> None:
+    net = FlatModel(module(), CompiledEngine(module, (3, 16, 18)))
+    together = net(images(7)).detach()
     with torch.no_grad():
-        assert (
-            close([net.eval()(images(7))], [eager.eval()(images(7))]) and not net.is_training_pass
-        )
+        assert torch.equal(together, torch.cat([net(image[None]) for image in images(7)]))
+
+
+@needs_compiler
+def test_head_of_features_has_the_gradients_of_the_module() -> None:
+    """A loss of features and logits, as in RoFL, on a channels-last batch."""
+    gradients = []
+    for engine in (None, CompiledEngine(module, (3, 16, 18))):
+        net = FlatModel(module(), engine)
+        features = net.features(images(5).to(memory_format=torch.channels_last))
+        (net.head(features).square().sum() + features.exp().sum()).backward()
+        gradients.append(net.grad.clone())
+    assert torch.allclose(*gradients, rtol=1e-4, atol=1e-5) and gradients[0].abs().min() < 1e-3
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.zeros(0, 3, 16, 18),
+        images(2).double(),
+        images(2)[:, :2],
+        images(2)[:, :, :9],
+        images(2)[0],
+        torch.zeros(2, 3, 16, 18, device="meta"),
+    ],
+)
+def test_other_inputs_are_left_to_the_module(x: Tensor) -> None:
+    """It accepts them or raises the error of torch."""
+    outcomes = []
+    for engine in (None, CompiledEngine(module, (3, 16, 18))):
+        try:
+            outcomes.append(str(FlatModel(module(), engine)(x).shape))
+        except RuntimeError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
 
 
 @needs_compiler
@@ -93,9 +110,9 @@ def test_compiled_run_equals_an_eager_run_and_is_the_same_in_all_executors(
 ) -> None:
     # Two rounds. Adam increases rounding errors in longer runs.
     options = (f"method={method}", "budget.participations=8", "force=true")
-    plain = run_to_end(configure(*options, "train.compile=false"))
+    plain = run_to_end(configure(*options, "executor.compile=off"))
     compiled = [
-        run_to_end(configure(*options, "train.compile=true", f"executor={name}"))
+        run_to_end(configure(*options, "executor.compile=on", f"executor={name}"))
         for name in ("serial", "processes")
     ]
     assert learned_state(compiled[0]) == learned_state(compiled[1])
@@ -105,42 +122,47 @@ def test_compiled_run_equals_an_eager_run_and_is_the_same_in_all_executors(
     )
 
 
+@needs_compiler
+@pytest.mark.parametrize(("participations", "is_compiled"), [(7, False), (8, True)])
 def test_auto_compiles_only_long_runs(
-    configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+    configure: Callable[..., RunConfig], participations: int, is_compiled: bool
 ) -> None:
-    from benchmarks.engine import compiled
-
-    monkeypatch.setattr(compiled.CompiledEngine, "warm_up", lambda self, shape: None)
-    monkeypatch.setattr(compiled.shutil, "which", lambda name: f"/usr/bin/{name}")
     sizes = np.array([500, 495])  # 50 steps per epoch for both
-    config = configure(
-        "train.compile=auto",
-        "train.local_epochs=5",
-        "train.batch_size=10",
-        "budget.participations=199",
-    )
-    assert compiled.make_compiled_engine(config, sizes, (1, 8, 8), module) is None
-    config = configure(
-        "train.compile=auto",
-        "train.local_epochs=5",
-        "train.batch_size=10",
-        "budget.participations=200",
-    )
-    assert compiled.make_compiled_engine(config, sizes, (1, 8, 8), module) is not None
-    monkeypatch.setattr(compiled.shutil, "which", lambda name: None)
-    assert compiled.make_compiled_engine(config, sizes, (1, 8, 8), module) is None
-    with pytest.raises(UserError, match="cannot compile: C\\+\\+ compiler g\\+\\+ not found"):
-        compiled.make_compiled_engine(configure("train.compile=true"), sizes, (1, 8, 8), module)
+    options = ("train.local_epochs=5", "train.batch_size=10")
+    config = configure(*options, f"budget.participations={participations}")
+    engine = select_engine(config, sizes, (3, 16, 18), module, pytest.fail)
+    assert (engine is not None) == is_compiled
 
 
-def test_run_id_is_independent_of_compilation(
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
+def test_auto_falls_back_to_eager_passes_with_one_line(
+    run_small: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch, compiler: str
+) -> None:
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setattr(selection, "AUTO_COMPILE_MIN_STEPS", 0)
+    library.load.cache_clear()
+    record = run_small("budget.participations=4")
+    assert record["status"] == "done" and record["time"]["compiled"] is False
+    (line,) = (line for line in record["lines"] if "eager" in line)
+    assert line.startswith("eager passes are used: ")
+    assert line in (record["run_dir"] / LOG_FILE).read_text()
+
+
+@needs_compiler
+def test_model_without_kernels_uses_eager_passes(
     configure: Callable[..., RunConfig],
 ) -> None:
-    assert configure("train.compile=true").run_id == configure("train.compile=false").run_id
-    with pytest.raises(
-        UserError, match="invalid train.compile='yes please': expected true, false or auto"
-    ):
-        configure("train.compile=yes please")
+    lines: list[str] = []
+    config = configure("budget.participations=1000000")
+    arguments = (np.array([500]), (1, 8, 8), NormalizedCNN)
+    assert select_engine(config, *arguments, lines.append) is None
+    assert lines == ["eager passes are used: the model has buffers, for which there are no kernels"]
+    with pytest.raises(UserError, match="cannot compile: the model has buffers"):
+        select_engine(configure("executor.compile=on"), *arguments, lines.append)
+
+
+def test_run_id_is_independent_of_compilation(configure: Callable[..., RunConfig]) -> None:
+    assert configure("executor.compile=on").run_id == configure("executor.compile=off").run_id
 
 
 @pytest.mark.parametrize("name", ["lenet5", "cnn9", "mlp", "digits_cnn", "resnet18"])
@@ -158,11 +180,12 @@ def test_missing_compiler_is_one_line(
     from benchmarks import run
 
     monkeypatch.setenv("CXX", "no-such-compiler")
+    library.load.cache_clear()
     assert (
-        run.main(["scale=smoke", "train.compile=true", "executor=serial", f"runs_dir={tmp_path}"])
+        run.main(["scale=smoke", "executor.compile=on", "executor=serial", f"runs_dir={tmp_path}"])
         == 2
     )
     assert capsys.readouterr().err.splitlines() == [
         "error: cannot compile: C++ compiler no-such-compiler not found; "
-        "set the environment variable CXX, or train.compile=false"
+        "set the environment variable CXX, or executor.compile=off"
     ]

@@ -1,35 +1,42 @@
-"""Custom kernels for convolution and pooling, against torch."""
+"""Kernels of chains of layers, against torch in float64, and their compilation."""
 
 import shutil
-from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from benchmarks.engine import kernels
+from benchmarks.engine import library
+from benchmarks.engine.chain import UnsupportedError, record_chain
+from benchmarks.engine.compiled import CompiledEngine
 from methods.core.errors import UserError
+from methods.core.flat_model import FlatModel
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
-
-
-@pytest.fixture
-def operators() -> Any:
-    kernels.kernel_overrides()
-    return torch.ops.fln
 
 
 def random_normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def is_close(ours: Tensor, exact: Tensor) -> bool:
-    return ours.shape == exact.shape and float((ours - exact).abs().max()) <= 3e-6 * float(
-        exact.abs().max()
-    )
+def passes(module: nn.Module, x: Tensor, engine: Any = None) -> list[Tensor]:
+    """Output, gradient of the weights and gradient of the images."""
+    model, x = FlatModel(module, engine), x.clone().requires_grad_()
+    output = model(x)
+    output.backward(random_normal(*output.shape, seed=1).to(x.dtype))
+    assert x.grad is not None
+    return [output.detach(), model.grad, x.grad]
+
+
+def assert_close_to_torch(module: nn.Module, x: Tensor) -> None:
+    expected = passes(module.double(), x)
+    engine = CompiledEngine(module.float, x.shape[1:])
+    for ours, exact in zip(passes(module, x.float(), engine), expected, strict=True):
+        assert ours.shape == exact.shape
+        assert float((ours - exact).abs().max()) <= 3e-6 * float(exact.abs().max())
 
 
 # images, channels, height, width, filters, side, padding: the two of LeNet-5, and edge cases.
@@ -43,14 +50,18 @@ SHAPES = [
     (5, 3, 40, 3, 3, 3, 0),
     (1, 4, 2, 2, 4, 3, 2),
     (1, 1, 1, 1, 1, 1, 0),
+    (2, 1, 4, 90, 3, 3, 1),
 ]
 
 
 @pytest.mark.parametrize(
     ("images", "channels", "height", "width", "filters", "side", "padding"), SHAPES
 )
-def test_convolution_and_gradients_equal_torchs_up_to_rounding(
-    operators: Any,
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    "others", [[], [nn.ReLU()], [nn.MaxPool2d(2)], [nn.ReLU(), nn.MaxPool2d(2)]]
+)
+def test_convolution(
     images: int,
     channels: int,
     height: int,
@@ -58,132 +69,172 @@ def test_convolution_and_gradients_equal_torchs_up_to_rounding(
     filters: int,
     side: int,
     padding: int,
+    bias: bool,
+    others: list[nn.Module],
 ) -> None:
-    x, w, bias = (
-        random_normal(images, channels, height, width),
-        random_normal(filters, channels, side, side, seed=1),
-        random_normal(filters, seed=2),
-    )
-    out = F.conv2d(x, w, bias, padding=padding)
-    g = random_normal(*out.shape, seed=3)
-    of_x, of_w, of_bias = torch.ops.aten.convolution_backward(
-        g, x, w, [filters], [1, 1], [padding] * 2, [1, 1], False, [0, 0], 1, [True, True, True]
-    )
-    assert is_close(operators.convolve(x.float(), w.float(), bias.float(), padding, False), out)
-    assert is_close(
-        operators.convolve(x.float(), w.float(), None, padding, False),
-        F.conv2d(x, w, padding=padding),
-    )
-    assert is_close(operators.convolve(g.float(), w.float(), None, side - 1 - padding, True), of_x)
-    ours = operators.weight_gradient(x.float(), g.float(), side, padding)
-    assert is_close(ours[0], of_w) and is_close(ours[1], of_bias)
+    torch.manual_seed(0)
+    layer = nn.Conv2d(channels, filters, side, padding=padding, bias=bias)
+    module, x = nn.Sequential(layer, *others), random_normal(images, channels, height, width)
+    if min(height, width) + 2 * padding - side + 1 >= 2 or not any(
+        isinstance(other, nn.MaxPool2d) for other in others
+    ):
+        assert_close_to_torch(module, x)
 
 
-def test_non_contiguous_inputs(operators: Any) -> None:
-    x, w, bias = (
-        random_normal(2, 9, 8, 3).float().permute(0, 3, 1, 2),
-        random_normal(3, 3, 3, 4).float().permute(3, 0, 1, 2),
-        random_normal(8).float()[::2],
-    )
-    assert not any(tensor.is_contiguous() for tensor in (x, w, bias))
-    assert is_close(
-        operators.convolve(x, w, bias, 0, False), F.conv2d(x.double(), w.double(), bias.double())
-    )
+@pytest.mark.parametrize("images", [1, 4, 5, 11])
+@pytest.mark.parametrize("sizes", [(400, 120, 84, 10), (1, 1), (16, 3), (7, 33), (31, 32, 5)])
+def test_linear_layers(images: int, sizes: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Linear(*pair, bias=sizes != (7, 33)) for pair in pairwise(sizes)]
+    modules = [part for layer in layers for part in (layer, nn.ReLU())][:-1]
+    assert_close_to_torch(nn.Sequential(*modules), random_normal(images, sizes[0]))
 
 
-def test_gradient_does_not_read_scratch_memory_of_earlier_calls(operators: Any) -> None:
+def test_chain_of_all_layers() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(2, 5, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(5, 4, 2, bias=False),
+        nn.Conv2d(4, 6, 3),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(6 * 2 * 3, 9),
+        nn.ReLU(),
+        nn.Linear(9, 3, bias=False),
+    )
+    assert_close_to_torch(module, random_normal(4, 2, 15, 19))
+
+
+def test_pooling_selects_as_torch_does() -> None:
+    """Of equal values the first; NaN has precedence. The convolution copies its input."""
+    layer = nn.Conv2d(1, 1, 1)
+    nn.init.ones_(layer.weight)
+    nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+    module = nn.Sequential(layer, nn.MaxPool2d(2), nn.ReLU())
+    x = torch.zeros(3, 1, 7, 5)
+    x[1] = random_normal(1, 7, 5).float()
+    x[1, 0, 0, 1] = x[1, 0, 3, 3] = torch.nan
+    x[1, 0, 2, 0] = -torch.inf
+    x[2] = random_normal(1, 7, 5, seed=2).float().round()
+    engine = CompiledEngine(lambda: module, (1, 7, 5))
+    ours, expected = passes(module, x, engine), passes(module, x)
+    for index in (0, 2):
+        assert torch.equal(ours[index].nan_to_num(7), expected[index].nan_to_num(7))
+
+
+def test_gradient_does_not_read_scratch_memory_of_earlier_calls() -> None:
     """Vectors beyond the last image must read zeros, not NaN of an earlier call."""
-    operators.weight_gradient(
-        torch.full((4, 3, 12, 12), torch.nan), torch.full((4, 2, 8, 8), torch.nan), 5, 0
-    )
-    assert all(
-        gradient.isfinite().all()
-        for gradient in operators.weight_gradient(
-            torch.ones(1, 3, 12, 12), torch.ones(1, 2, 8, 8), 5, 0
-        )
-    )
+    module = nn.Sequential(nn.Conv2d(3, 2, 5), nn.Flatten(), nn.Linear(2 * 8 * 8, 3))
+    engine = CompiledEngine(lambda: module, (3, 12, 12))
+    assert passes(module, torch.full((4, 3, 12, 12), torch.nan), engine)[1].isnan().any()
+    assert all(value.isfinite().all() for value in passes(module, torch.ones(1, 3, 12, 12), engine))
 
 
-def edge_cases() -> Iterator[Tensor]:
-    yield random_normal(10, 6, 28, 28).float()
-    yield random_normal(2, 3, 7, 5).float()  # odd sizes: the last row and column are not pooled
-    yield torch.zeros(2, 3, 6, 6)  # equal values: the first is selected
-    special = random_normal(2, 3, 6, 6).float()
-    special[0, 0, 0, 1] = special[1, 2, 3, 3] = torch.nan
-    special[0, 1, 2, 2] = -torch.inf
-    yield special
-
-
-@pytest.mark.parametrize("x", [*edge_cases()])
-def test_pooling_equals_torchs_exactly(operators: Any, x: Tensor) -> None:
-    out, indices = F.max_pool2d(x, 2, return_indices=True)
-    ours, ours_indices = operators.max_pool(x)
-    assert torch.equal(ours.nan_to_num(7), out.nan_to_num(7)) and torch.equal(ours_indices, indices)
-    g = random_normal(*out.shape, seed=1).float()
-    gradient = torch.ops.aten.max_pool2d_with_indices_backward(
-        g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, indices
-    )
-    assert torch.equal(operators.max_pool_gradient(g, indices, *x.shape[2:]), gradient)
+SHARED = nn.Linear(4, 4)
 
 
 @pytest.mark.parametrize(
-    ("layer", "is_supported"),
+    "layer",
     [
-        (torch.nn.Conv2d(3, 6, 5), True),
-        (torch.nn.Conv2d(3, 6, 5, padding=2, bias=False), True),
-        (torch.nn.Conv2d(3, 64, 5), False),
-        (torch.nn.Conv2d(3, 6, 5, stride=2), False),
-        (torch.nn.Conv2d(3, 6, (5, 3)), False),
-        (torch.nn.Conv2d(3, 6, 3, padding=(1, 0)), False),
-        (torch.nn.Conv2d(3, 6, 3, dilation=2), False),
-        (torch.nn.Conv2d(3, 6, 5, groups=3), False),
-        (torch.nn.Conv2d(3, 6, 1, padding=1), False),
-        (torch.nn.ConvTranspose2d(3, 6, 3), False),
-        (torch.nn.Conv2d(3, 6, 5).double(), False),
-        (torch.nn.MaxPool2d(2), True),
-        (torch.nn.MaxPool2d(2, stride=1), False),
-        (torch.nn.MaxPool2d(3, stride=2), False),
-        (torch.nn.MaxPool2d(2, padding=1), False),
-        (torch.nn.MaxPool2d(2, ceil_mode=True), False),
+        nn.Conv2d(3, 512, 5),
+        nn.Conv2d(3, 6, 5, stride=2),
+        nn.Conv2d(3, 6, (5, 3)),
+        nn.Conv2d(3, 6, 3, padding=(1, 0)),
+        nn.Conv2d(3, 6, 3, padding="same"),
+        nn.Conv2d(3, 6, 3, dilation=2),
+        nn.Conv2d(3, 6, 5, groups=3),
+        nn.Conv2d(3, 6, 1, padding=1),
+        nn.ConvTranspose2d(3, 6, 3),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Linear(13, 2),
+        nn.Sequential(nn.Conv2d(3, 6, 5), nn.MaxPool2d(2, stride=1)),
+        nn.Sequential(nn.Conv2d(3, 6, 5), nn.MaxPool2d(3, stride=2)),
+        nn.Sequential(nn.Conv2d(3, 6, 5), nn.MaxPool2d(2, padding=1)),
+        nn.Sequential(nn.Conv2d(3, 6, 5), nn.MaxPool2d(2, ceil_mode=True)),
+        nn.Sequential(nn.Conv2d(3, 6, 5), nn.MaxPool2d(2), nn.MaxPool2d(2)),
+        nn.Sequential(nn.Conv2d(3, 6, 5), nn.Dropout()),
+        nn.Sequential(nn.Conv2d(3, 6, 5), nn.Sigmoid()),
+        nn.Sequential(nn.Conv2d(3, 4, 13), nn.Flatten(), SHARED, SHARED),
+    ],
+    ids=str,
+)
+def test_layers_without_kernels_are_not_recorded(layer: nn.Module) -> None:
+    with pytest.raises(UnsupportedError):
+        record_chain(layer, layer, torch.zeros(2, 3, 13, 13))
+
+
+def test_branches_and_changes_of_values_are_not_recorded() -> None:
+    class Branch(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.conv(x) + x
+
+    class Doubled(Branch):
+        def forward(self, x: Tensor) -> Tensor:
+            output: Tensor = self.conv(x).mul_(2)
+            return output
+
+    class OnlyInTraining(Branch):
+        def forward(self, x: Tensor) -> Tensor:
+            output: Tensor = self.conv(x)
+            return output.relu() if self.training else output
+
+    for module in (Branch(), Doubled(), OnlyInTraining()):
+        with pytest.raises(UnsupportedError):
+            record_chain(module, module, torch.zeros(2, 3, 13, 13))
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("false", r"false failed \(exit code 1\)"),
+        ("no-such-compiler -O2", "C\\+\\+ compiler no-such-compiler not found"),
+        ("sh -c 'exec sleep 60'", "sh took more than 0.2 s"),
     ],
 )
-def test_supported_layers_use_the_kernels(
-    layer: torch.nn.Module, is_supported: bool, monkeypatch: pytest.MonkeyPatch
+def test_failing_compiler_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, command: str, message: str
 ) -> None:
-    used: list[bool] = []
-
-    def recorded(own: Any) -> Any:
-        def call(*args: Any) -> Any:
-            result = own(*args)
-            used.append(result is not NotImplemented)
-            return result
-
-        return call
-
-    table = {operator: recorded(own) for operator, own in kernels.kernel_overrides().items()}
-    monkeypatch.setattr(kernels, "kernel_overrides", lambda: table)
-    x = random_normal(2, 3, 13, 13).to(next(layer.parameters(), torch.zeros(0)).dtype)
-    with torch.no_grad():
-        expected = layer(x)
-        with kernels.CustomKernelMode():
-            assert torch.allclose(layer(x), expected, atol=1e-5)
-    assert used == [is_supported]
+    monkeypatch.setenv("CXX", command)
+    if "sleep" in command:
+        monkeypatch.setattr(library, "COMPILER_SECONDS", 0.2)
+    with pytest.raises(UserError, match=f"^{message}$"):
+        library.load.__wrapped__()
 
 
-def test_failing_compiler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "false")
-    with pytest.raises(
-        UserError,
-        match=r"cannot compile: false failed \(exit code 1\); set the environment variable CXX",
-    ):
-        kernels.build()
+def test_unknown_option_of_the_compiler_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiler = tmp_path / "compiler with a space"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *march=native*) exit 1;; esac\nexec g++ "$@"\n')
+    compiler.chmod(0o700)
+    monkeypatch.setenv("CXX", f"env '{compiler}'")
+    monkeypatch.setenv("FLN_COMPILED", str(tmp_path / "cache"))
+    library.load.__wrapped__()
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
 
 
-def test_unwritable_cache_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unusable_cache_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(kernels, "CACHE", tmp_path / "file" / "cache")
+    monkeypatch.setenv("FLN_COMPILED", str(tmp_path / "file" / "cache"))
     with pytest.raises(
-        UserError,
-        match=r".*cache is not writable \(Not a directory\); set TORCHINDUCTOR_CACHE_DIR",
+        UserError, match=r".*cache is not usable \(Not a directory\); set FLN_COMPILED"
     ):
-        kernels.build()
+        library.load.__wrapped__()
+
+
+def test_cache_that_others_can_write_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("FLN_COMPILED", str(tmp_path))
+    with pytest.raises(UserError, match="must be writable only by its owner"):
+        library.load.__wrapped__()
+    assert not list(tmp_path.iterdir())

@@ -1,9 +1,7 @@
-"""Private parts of torch: names, supported versions, and use in benchmarks.engine only."""
+"""The suite uses no private parts of torch."""
 
 import ast
 from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,17 +9,6 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("benchmarks", "methods", "noise", "partition", "reports")
-ENGINE = ROOT / "benchmarks" / "engine"
-
-SUPPORTED_VERSIONS = ("2.13",)
-PRIVATE_NAMES = {
-    "torch._functorch.aot_autograd.aot_function": "traces and compiles forward and backward pass",
-    "torch._functorch.partitioners.default_partition": "stores activations for the backward pass",
-    "torch._inductor.compile_fx.compile_fx_inner": "compiles a traced graph",
-    "torch._inductor.config": "options of the compiler, set with `config.patch`",
-    "torch._inductor.decomposition.select_decomp_table": "decompositions of the compiler",
-    "torch.utils._python_dispatch.TorchDispatchMode": "replaces operators in inference",
-}
 # Private attributes of torch.nn.Module and torch.Tensor.
 PRIVATE_ATTRIBUTES = {
     *(name for name in vars(torch.nn.Module()) if name.startswith("_")),
@@ -61,32 +48,9 @@ def uses_in(paths: list[Path]) -> set[str]:
     }
 
 
-def test_torch_version_is_supported() -> None:
-    version = ".".join(torch.__version__.split(".")[:2])
-    assert version in SUPPORTED_VERSIONS, (
-        f"torch {version} is installed, benchmarks.engine supports {SUPPORTED_VERSIONS}; "
-        "run the tests of the engine and the frozen digests, then add the version"
-    )
-
-
-@pytest.mark.parametrize("name", PRIVATE_NAMES)
-def test_private_name_exists(name: str) -> None:
-    module, _, attribute = name.rpartition(".")
-    exists = hasattr(import_module(module), attribute)
-    assert exists or find_spec(name), (
-        f"torch {torch.__version__} has no {name} ({PRIVATE_NAMES[name]}); "
-        f"benchmarks.engine supports torch {', '.join(SUPPORTED_VERSIONS)}"
-    )
-
-
-def test_engine_uses_the_declared_names() -> None:
-    found = {use.split(": ")[1] for use in uses_in(sorted(ENGINE.rglob("*.py")))}
-    assert found == set(PRIVATE_NAMES)
-
-
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_private_torch_outside_the_engine(package: str) -> None:
-    files = [path for path in (ROOT / package).rglob("*.py") if ENGINE not in path.parents]
+def test_no_private_torch(package: str) -> None:
+    files = list((ROOT / package).rglob("*.py"))
     assert files
     assert uses_in(files) == set()
 
