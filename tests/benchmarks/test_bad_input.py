@@ -18,7 +18,7 @@ MISTAKES = {
     "train.lr.decay=1": ["unknown key train.lr.decay", "available: none"],
     "method=fedprox method.mue=1": ["unknown key method.mue", "did you mean mu?"],
     "method.mu=1": ["unknown key method.mu", "available: name"],
-    "executor.workers=2": ["unknown key executor.workers", "available: name"],
+    "executor.workers=2": ["unknown key executor.workers", "available: compile, name"],
     "hydra.verbos=true": ["unknown key hydra.verbos", "did you mean verbose?"],
     "~seed=1": ["missing seed: set seed=VALUE"],
     "~noise=rho_tau": ["missing noise: set noise=VALUE"],
