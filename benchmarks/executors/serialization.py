@@ -1,4 +1,4 @@
-"""Pickling of messages to workers and of checkpoints."""
+"""Pickling of messages between a run and its own workers. Files are never pickled."""
 
 import io
 import pickle

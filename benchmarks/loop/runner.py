@@ -49,7 +49,7 @@ def execute_run(config: RunConfig, tracker: Tracker) -> Record:
     run_dir = config.run_dir
     with lock_run_dir(run_dir):
         if config.force:
-            CheckpointFile(run_dir).delete()
+            checkpoint_file(config).delete()
         elif (record := read_record(run_dir)) and record.status in FINAL_STATUSES:
             return record
         (run_dir / files.RECORD_FILE).unlink(missing_ok=True)
@@ -103,7 +103,7 @@ class Run:
         self.curve: list[dict[str, Any]] = []
         self.journal: list[dict[str, Any]] = []
         self.seconds = {"method": 0.0, "evaluation": 0.0}
-        self.checkpoint = CheckpointFile(config.run_dir)
+        self.checkpoint = checkpoint_file(config)
         self.confusion: np.ndarray | None = None
         self.labels_at_last_audit: dict[int, Tensor] = {}
 
@@ -208,25 +208,27 @@ class Run:
             self.labels_at_last_audit = dict(pool.relabeled)
         return metrics, arrays
 
+    def _state(self) -> dict[str, Any]:
+        """Everything that a run needs to resume: plain data, and the server state."""
+        return {
+            "round": self.round,
+            "method": self.method.state,
+            "relabeled": self.pool.relabeled,
+            "client_states": self.pool.states,
+            "meter": asdict(self.pool.meter),
+            "curve": self.curve,
+            "journal": self.journal,
+            "confusion": self.confusion,
+            "labels_at_last_audit": self.labels_at_last_audit,
+            "seconds": self.seconds,
+        }
+
     def _save_checkpoint(self) -> None:
-        self.checkpoint.save(
-            {
-                "round": self.round,
-                "method": self.method.state,
-                "relabeled": self.pool.relabeled,
-                "client_states": self.pool.states,
-                "meter": asdict(self.pool.meter),
-                "curve": self.curve,
-                "journal": self.journal,
-                "confusion": self.confusion,
-                "labels_at_last_audit": self.labels_at_last_audit,
-                "seconds": self.seconds,
-            }
-        )
+        self.checkpoint.save(self._state())
         self._write_curve()
 
     def _resume(self) -> None:
-        state, warnings = self.checkpoint.load()
+        state, warnings = self.checkpoint.load(self._state())
         for line in warnings:
             self.tracker.report(line)
         if state is None:
@@ -277,6 +279,12 @@ class Run:
         )
         write_record(run_dir, record)
         return record
+
+
+def checkpoint_file(config: RunConfig) -> CheckpointFile:
+    """The checkpoint of a run."""
+    identity = {"run_id": config.run_id, "method": config.method.name}
+    return CheckpointFile(config.run_dir, identity)
 
 
 def _initial_weights(seed: int, build_module: Callable[[], nn.Module], index: int) -> Tensor:

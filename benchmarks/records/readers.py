@@ -48,7 +48,7 @@ def read_scenario(run_dir: Path) -> dict[str, np.ndarray]:
     path = run_dir / SCENARIO_FILE
     names = ("clean_counts", "client_rate", "client_level", "transition")
     try:
-        with np.load(io.BytesIO(path.read_bytes())) as file:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
             return {name: file[name] for name in names}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _unreadable(path, error) from error

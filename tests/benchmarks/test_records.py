@@ -14,16 +14,9 @@ from run_helpers import SilentTracker
 
 from benchmarks.config.schema import RunConfig, to_plain_data
 from benchmarks.data import Dataset
-from benchmarks.loop import checkpoint as checkpoint_module
-from benchmarks.loop.checkpoint import CheckpointFile
 from benchmarks.loop.runner import execute_run
 from benchmarks.records import files, readers
-from benchmarks.records.files import (
-    atomic_write,
-    redact_home,
-    write_curve,
-    write_json,
-)
+from benchmarks.records.files import redact_home, write_curve, write_json
 from benchmarks.records.record import CorruptRecordError, read_record, write_record
 from benchmarks.scenario.scenario import build_scenario
 from methods.core.contract import Diagnosis
@@ -52,27 +45,6 @@ def test_crash_before_the_rename_keeps_the_old_file(
     write_json(path, {"status": "new"})
     assert json.loads(path.read_text()) == {"status": "new"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["record.json"]
-
-
-def test_crash_during_a_checkpoint_keeps_the_previous_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoint = CheckpointFile(tmp_path)
-    checkpoint.save(1)
-
-    def write_half(path: Path, data: bytes) -> None:
-        (path.parent / f".{path.name}.partial").write_bytes(data[:10])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoint_module, "atomic_write", write_half)
-    with pytest.raises(KeyboardInterrupt):
-        checkpoint.save(2)
-    assert checkpoint.load() == (1, [])
-    monkeypatch.setattr(checkpoint_module, "atomic_write", atomic_write)
-    checkpoint.save(2)
-    assert checkpoint.load() == (2, [])
-    checkpoint.delete()
-    assert checkpoint.load() == (None, []) and list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(scope="module")

@@ -164,7 +164,7 @@ def test_damaged_checkpoint_is_reported_and_not_used(
     for name in files:
         (line,) = (line for line in lines if str(config.run_dir / name) in line)
         assert (
-            "is damaged" in line
+            "damaged" in line
             and (
                 "using the previous"
                 if name == "checkpoint.bin"

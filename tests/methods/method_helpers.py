@@ -1,10 +1,8 @@
 """Helpers to call the hooks of a method without a whole run."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
 from torch import Tensor
 
@@ -45,22 +43,3 @@ def train_cohort(run: Run) -> list[Reply]:
     ctx = run.context(str(method.stage(run.round)))
     cohort = method.select_clients(pool, ctx)
     return pool.run_task(cohort, method.local_update, method.payload, ctx, participation=True)
-
-
-def find_non_data(value: Any, path: str = "") -> list[str]:
-    """Paths of the values that are not plain data.
-
-    Plain data are tensors, arrays, numbers, strings and None, and lists, dicts and dataclasses of
-    these. Keys are strings or integers.
-    """
-    if value is None or isinstance(value, Tensor | np.ndarray | np.number | int | float | str):
-        return []
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, list):
-        value = dict(enumerate(value))
-    if not isinstance(value, dict) or not all(isinstance(key, str | int) for key in value):
-        return [f"{path}: {type(value).__name__}"]
-    return [
-        found for key, entry in value.items() for found in find_non_data(entry, f"{path}/{key}")
-    ]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from method_helpers import METHODS, every_method, find_non_data
+from method_helpers import METHODS, every_method
 from run_helpers import (
     InterruptedRunError,
     drop_seconds,
@@ -30,6 +30,7 @@ from benchmarks.executors.serial import SerialExecutor
 from benchmarks.federation.client import LocalClient
 from benchmarks.federation.worker import ClientTask, PredictionTask
 from benchmarks.loop.runner import Run
+from benchmarks.loop.state_codec import decode, encode
 from methods.core import registry
 from methods.core.contract import DivergenceError, ServerState
 from methods.core.params import NoParams
@@ -180,16 +181,13 @@ def test_client_tasks_modify_only_reply_and_client(
 
 
 @every_method
-def test_server_state_is_plain_data(info: registry.MethodInfo, checked_run: RunMethod) -> None:
-    """A checkpoint can store it without code: no method, model, client or generator objects."""
-    state = checked_run(info.name).method.state
-    assert isinstance(state, ServerState)
-    assert find_non_data(state) == []
-
-
-@every_method
-def test_client_states_are_plain_data(info: registry.MethodInfo, checked_run: RunMethod) -> None:
-    assert find_non_data(checked_run(info.name).pool.states) == []
+def test_checkpoint_stores_all_states(info: registry.MethodInfo, checked_run: RunMethod) -> None:
+    """Without code of the file: no method, model, client or generator objects."""
+    run = checked_run(info.name)
+    assert isinstance(run.method.state, ServerState)
+    stored = decode(encode(run._state()))
+    assert to_comparable(stored) == to_comparable(run._state())
+    assert type(stored["method"]) is type(run.method.state)
 
 
 @every_method
