@@ -2,9 +2,13 @@
 
 import os
 import pickle
+import resource
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -39,8 +43,22 @@ class FaultyMethod(FedAvg):
         return task.client.reply({}, function=lambda: None)
 
     def dies(self, task: LocalTask) -> Reply:
-        os.kill(os.getpid(), signal.SIGKILL)
-        return task.client.reply({})
+        """Kills its worker as often as the payload says, counted in a file."""
+        file, deaths = task.payload.shared["file"], task.payload.shared["deaths"]
+        with open(file, "a") as log:
+            log.write(f"{task.client.id}\n")
+        if task.client.id == 3 and Path(file).read_text().split().count("3") <= deaths:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return task.client.reply({}, id=task.client.id)
+
+    def has_little_memory(self, task: LocalTask) -> Reply:
+        limits = resource.getrlimit(resource.RLIMIT_AS)
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**24, limits[1]))
+        try:
+            return task.client.reply({"model": torch.ones(2**26)})
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
 
     def sleeps(self, task: LocalTask) -> Reply:
         time.sleep(0.3 if task.client.id == 0 else 0)
@@ -65,7 +83,7 @@ def faulty(open_run: Callable[..., Run]) -> Iterator[Run]:
     run.executor = run.pool.executor = executor
     yield run
     executor.close()
-    assert not any(process.is_alive() for process in executor._processes)
+    assert not any(worker.process.is_alive() for worker in executor._pool)
 
 
 def run_task(run: Run, task: TaskFunction, ids: list[int]) -> list[Reply]:
@@ -101,35 +119,61 @@ def test_reply_that_cannot_be_pickled_is_reported(faulty: Run) -> None:
     assert len(run_task(faulty, FAULTY.fails, [4])) == 1
 
 
-def test_death_of_a_busy_worker_is_reported(faulty: Run) -> None:
+def run_dying_task(run: Run, file: Path, deaths: int) -> list[Reply]:
+    payload = Payload({}, {"file": str(file), "deaths": deaths})
+    return run.pool.run_task(
+        list(range(8)), FAULTY.dies, lambda k, ctx: payload, run.context("train")
+    )
+
+
+def test_dead_worker_is_replaced_and_its_task_repeated(faulty: Run, tmp_path: Path) -> None:
+    for name, deaths in (("first", 1), ("second", 3)):
+        replies = run_dying_task(faulty, tmp_path / name, deaths)
+        assert [reply.values["id"] for reply in replies] == list(range(8))
+        calls = (tmp_path / name).read_text().split()
+        assert calls.count("3") == deaths + 1 and len(calls) == 8 + deaths
+    assert len(faulty.executor._pool) == 2  # type: ignore[attr-defined]
+
+
+def test_task_that_kills_every_worker_names_its_client(faulty: Run, tmp_path: Path) -> None:
     message = (
-        "^a worker process died .*; rerun the same command to resume from the last checkpoint$"
+        r"^the worker of client 3 died 4 times, with exit code -9 \(killed or out of memory\)$"
     )
     with pytest.raises(WorkerError, match=message):
-        run_task(faulty, FAULTY.dies, [3, 4])
+        run_dying_task(faulty, tmp_path / "calls", 100)
 
 
-def test_death_of_an_idle_worker_is_reported(faulty: Run) -> None:
-    for process in faulty.executor._processes:  # type: ignore[attr-defined]
-        process.kill()
-        process.join()
-    with pytest.raises(WorkerError, match="^a worker process died"):
-        run_task(faulty, FAULTY.fails, [4, 5])
+def test_idle_workers_that_died_are_replaced(faulty: Run) -> None:
+    for worker in faulty.executor._pool:  # type: ignore[attr-defined]
+        worker.process.kill()
+        worker.process.join()
+    assert len(run_task(faulty, FAULTY.fails, [4, 5])) == 2
 
 
-def test_close_waits_for_a_busy_worker(faulty: Run) -> None:
-    """One worker dies while the other one sleeps for 0.3 s. Then nobody reads its result."""
-    executor = faulty.executor
-    assert isinstance(executor, ProcessExecutor)
+def test_worker_without_memory_is_named(faulty: Run) -> None:
+    with pytest.raises(WorkerError, match="allocate memory|MemoryError|bad_alloc"):
+        run_task(faulty, FAULTY.has_little_memory, [1])
+    assert len(run_task(faulty, FAULTY.fails, [4])) == 1
 
-    def kill_second_worker(client_id: int, ctx: object) -> Payload:
-        executor._processes[1].kill()
-        return Payload({}, {})
 
-    with pytest.raises(WorkerError):
-        faulty.pool.run_task([0, 1], FAULTY.sleeps, kill_second_worker, faulty.context("train"))
-    executor.close()
-    assert [process.exitcode for process in executor._processes] == [0, -signal.SIGKILL]
+def test_killed_workers_do_not_change_results(
+    configure: Callable[..., RunConfig], serial_results: list[object]
+) -> None:
+    """In each round a worker is killed while the others train."""
+
+    def kill_workers(run: Run) -> None:
+        run_task = run.pool.run_task
+
+        def killing(*arguments: Any, **options: Any) -> list[Reply]:
+            workers = run.executor._pool  # type: ignore[attr-defined]
+            threading.Timer(0.02, workers[0].process.kill).start()
+            return run_task(*arguments, **options)
+
+        run.pool.run_task = killing  # type: ignore[method-assign]
+
+    options = ["executor=processes", "executor.workers=2"]
+    run = run_to_end(configure("method=lsg", "budget.participations=8", *options), kill_workers)
+    assert [drop_seconds(run.curve), learned_state(run)] == serial_results
 
 
 @pytest.mark.parametrize(
