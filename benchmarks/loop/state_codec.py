@@ -25,8 +25,9 @@ def encode(value: Any, name: str = "state") -> bytes:
     arrays: dict[int, np.ndarray] = {}
     tree = _encode(value, name, arrays, {})
     text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
+    named: dict[str, Any] = {TREE: text} | {str(index): array for index, array in arrays.items()}
     buffer = io.BytesIO()
-    np.savez(buffer, **{TREE: text}, **{str(index): array for index, array in arrays.items()})
+    np.savez(buffer, **named)
     return buffer.getvalue()
 
 
