@@ -19,7 +19,7 @@ from methods.toolkit.schedules import forget_rate, num_kept, rounds_from_fractio
 class CoteachingParams:
     forget_rate: ProperFraction = 0.2  # tau, final fraction dropped per batch
     forget_rate_is_oracle: bool = False  # set true if forget_rate comes from the true noise rate
-    ramp_rounds: Fraction = 0.1  # T_k, ramp of the rate from 0 to tau, as a fraction of all rounds
+    ramp_fraction: Fraction = 0.1  # T_k, ramp of the rate from 0 to tau, of all rounds
 
 
 @register(family="sample selection", paper="Han et al., NeurIPS 2018")
@@ -54,7 +54,7 @@ class Coteaching(FedAvg):
         return Diagnosis(noisy_samples={k: ~mask for k, mask in selected.items()})
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:
-        length = rounds_from_fraction(self.params.ramp_rounds, task.ctx.spec)
+        length = rounds_from_fraction(self.params.ramp_fraction, task.ctx.spec)
         task.local.rate = forget_rate(task.ctx.round, length, self.params.forget_rate)
         task.local.selected = torch.zeros(task.client.num_samples, dtype=torch.bool)
 

@@ -31,7 +31,7 @@ class DivideMixParams(WarmupParams):
     warmup_batch_size: PositiveInt = 128  # batch size of the warm-up; then train.batch_size
     lambda_u: NonNegative = 25.0  # lambda_u, weight of the unlabeled loss
     lambda_u_is_oracle: bool = False  # true: lambda_u was chosen with the true noise level
-    lambda_u_ramp: Fraction = 0.2  # fraction of the later rounds in which lambda_u ramps up from 0
+    lambda_u_ramp_fraction: Fraction = 0.2  # ramp of lambda_u from 0, of the later rounds
     threshold: Fraction = 0.5  # tau, clean probability above which a sample keeps its label
     temperature: Positive = 0.5  # T, temperature of sharpening
     mixup_alpha: NonNegative = 4.0  # alpha of mixup's Beta distribution
@@ -136,7 +136,7 @@ class DivideMix(WarmupMethod):
         """Factor of lambda_u in this round, from 0 to 1."""
         warmup = self.num_warmup_rounds(ctx.spec)
         rounds = self.num_rounds(ctx.spec) - warmup
-        return ramp(ctx.round - warmup, round(self.params.lambda_u_ramp * rounds))
+        return ramp(ctx.round - warmup, round(self.params.lambda_u_ramp_fraction * rounds))
 
 
 def clean_probabilities(client: Client, models: ModelList, rng: Generator) -> list[Tensor]:

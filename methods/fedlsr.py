@@ -16,7 +16,7 @@ from methods.toolkit.schedules import ramp, rounds_from_fraction
 @parameters
 class FedLSRParams:
     gamma: NonNegative = 0.4  # gamma, weight of the divergence between the views
-    warmup_rounds: Fraction = 0.2  # t_w as a fraction of all rounds
+    warmup_fraction: Fraction = 0.2  # t_w as a fraction of all rounds
     temperature: Positive = 1 / 3  # T_d
     sharpen_temperature: Positive = 0.5  # T_s
     lambda_e: NonNegative = 0.0  # lambda_e, weight of the entropy; 0: FedLSR, 0.6: FedLSR+
@@ -46,7 +46,7 @@ class FedLSR(FedAvg):
     params: FedLSRParams
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:
-        warmup = rounds_from_fraction(self.params.warmup_rounds, task.ctx.spec)
+        warmup = rounds_from_fraction(self.params.warmup_fraction, task.ctx.spec)
         task.local.weight = self.params.gamma * ramp(task.ctx.round, warmup)
         task.local.view_generator = task.generator("second_view")
         task.local.mix_rng = task.rng("mixing")

@@ -22,17 +22,17 @@ class JointOptParams(WarmupParams):
     joint_epochs: PositiveInt = 20  # local epochs after the warm-up
     alpha: NonNegative = 1.2  # alpha, weight of L_p, which pulls the mean prediction to the prior
     beta: NonNegative = 0.8  # beta, weight of L_e, the entropy of the predictions
-    buffer: PositiveInt = 10  # number of epochs whose predictions are averaged to a label
-    start_after: PositiveInt = 10  # predictions that a sample needs before its label is replaced
-    labels: Literal["soft", "hard"] = "soft"  # soft: mean prediction; hard: its most likely class
+    buffer_epochs: PositiveInt = 10  # number of epochs whose predictions are averaged to a label
+    min_predictions: PositiveInt = 10  # predictions of a sample before its label is replaced
+    label_type: Literal["soft", "hard"] = "soft"  # mean prediction, or its most likely class
     prior: Literal["uniform", "local"] = "uniform"  # local: the client's given labels, counts + 1
-    retrain_share: Fraction = 0.0  # fraction of rounds, at the end, of the paper's second step
+    retrain_fraction: Fraction = 0.0  # fraction of rounds, at the end, of the paper's second step
 
     @model_validator(mode="after")
-    def _validate_shares(self) -> "JointOptParams":
-        if self.retrain_share > (most := 1 - self.warmup_share):
-            expected = f"at most 1 - method.warmup_share = {most:g}"
-            raise invalid("method.retrain_share", self.retrain_share, expected)
+    def _validate_fractions(self) -> "JointOptParams":
+        if self.retrain_fraction > (most := 1 - self.warmup_fraction):
+            expected = f"at most 1 - method.warmup_fraction = {most:g}"
+            raise invalid("method.retrain_fraction", self.retrain_fraction, expected)
         return self
 
 
@@ -50,11 +50,11 @@ class JointOpt(WarmupMethod):
     Deviations:
 
     1. The paper trains centrally and keeps the given labels up to epoch 70. Here a label is
-       replaced as soon as its sample has `start_after` predictions.
+       replaced as soon as its sample has `min_predictions` predictions.
     2. Labels and predictions stay with the client between rounds. FedCorr does not specify this.
     3. If the buffer is not full, the mean is over the predictions that it has.
     4. FedCorr does not mention the paper's second step, a new model on the final labels with the
-       learning rate divided by 10 after each third. It is off by default: see `retrain_share`.
+       learning rate divided by 10 after each third. It is off by default: see `retrain_fraction`.
     5. The mean prediction of L_p is that of a mini-batch, as in the paper. With FedCorr's batches
        of 10 it cannot come close to a uniform prior.
     """
@@ -63,7 +63,7 @@ class JointOpt(WarmupMethod):
     params: JointOptParams
     main_stage = "joint"
     client_state_doc = "labels and last predictions of every sample"
-    fedavg_equivalent_params = {"budget_share": 1.0, "warmup_share": 1.0}
+    fedavg_equivalent_params = {"budget_fraction": 1.0, "warmup_fraction": 1.0}
 
     def stage(self, round: int) -> str | None:
         is_retrain = self.first_retrain_round(self.spec) <= round < self.rounds
@@ -72,7 +72,7 @@ class JointOpt(WarmupMethod):
     def first_retrain_round(self, spec: TaskSpec) -> int:
         """The round in which the second step starts; the number of rounds if it is off."""
         rounds = self.num_rounds(spec)
-        return rounds - int(self.params.retrain_share * rounds + 1e-9)
+        return rounds - int(self.params.retrain_fraction * rounds + 1e-9)
 
     def before_round(self, pool: ClientPool, ids: Sequence[int], ctx: RoundContext) -> None:
         if ctx.stage == "retrain" and ctx.round == self.first_retrain_round(self.spec):
@@ -84,7 +84,7 @@ class JointOpt(WarmupMethod):
         client, local = task.client, task.local
         local.prior = class_prior(client.given_labels, client.num_classes, self.params.prior)
         local.count = client.state.get("count", 0)
-        shape = self.params.buffer, client.num_samples, client.num_classes
+        shape = self.params.buffer_epochs, client.num_samples, client.num_classes
         local.predictions = torch.zeros(shape)
         # A copy, so that the client state does not change before the local update is complete.
         if local.count:
@@ -105,7 +105,8 @@ class JointOpt(WarmupMethod):
             return super().batch_loss(model, batch, task)
         local, params = task.local, self.params
         logits = model(batch.x)
-        local.predictions[local.count % params.buffer, batch.index] = logits.detach().softmax(1)
+        slot = local.count % params.buffer_epochs
+        local.predictions[slot, batch.index] = logits.detach().softmax(1)
         return jointopt_loss(logits, batch.y, local.prior, params.alpha, params.beta)
 
     def after_epoch(self, epoch: int, task: LocalTask) -> None:
@@ -113,9 +114,9 @@ class JointOpt(WarmupMethod):
             return
         local = task.local
         local.count += 1
-        if local.count >= self.params.start_after:
+        if local.count >= self.params.min_predictions:
             mean = local.predictions[: local.count].mean(0)
-            task.client.labels = mean if self.params.labels == "soft" else mean.argmax(1)
+            task.client.labels = mean if self.params.label_type == "soft" else mean.argmax(1)
 
     def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         if task.ctx.stage == "joint":

@@ -30,7 +30,7 @@ class LSGParams:
     temperature: Positive = 1 / 3  # T
     ema_alpha: ProperFraction = 0.9  # alpha, decay of the ensemble logits
     lambda_: NonNegative = 1.0  # lambda, weight of the distillation
-    warmup_rounds: Fraction = 0.2  # t_wu as a fraction of all rounds
+    warmup_fraction: Fraction = 0.2  # t_wu as a fraction of all rounds
 
     @model_validator(mode="after")
     def _check_reduction(self) -> "LSGParams":
@@ -74,7 +74,7 @@ class LSG(FedAvg):
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:
         params, client, round, local = self.params, task.client, task.ctx.round, task.local
-        warmup = rounds_from_fraction(params.warmup_rounds, task.ctx.spec)
+        warmup = rounds_from_fraction(params.warmup_fraction, task.ctx.spec)
         delayed = params.sharpen_after_warmup and round < warmup
         local.sharpens = params.sharpening and not delayed
         local.weight = params.lambda_ * ramp(round, warmup)

@@ -24,8 +24,8 @@ from methods.toolkit.schedules import forget_rate, ramp, rounds_from_fraction
 @parameters
 class RoFLParams:
     forget_rate: ProperFraction = 0.2  # tau, final fraction dropped per batch
-    ramp_rounds: Fraction = 0.1  # T_k, ramp of the rate from 0 to tau, as a fraction of all rounds
-    pseudo_label_start: Fraction = 0.1  # T_pl, first round with pseudo-labels, as a fraction
+    ramp_fraction: Fraction = 0.1  # T_k, ramp of the rate from 0 to tau, of all rounds
+    pseudo_label_start_fraction: Fraction = 0.1  # T_pl, rounds before pseudo-labels
     lambda_cen: NonNegative = 1.0  # lambda_cen, weight of the centroid term; unused if detach
     lambda_e: NonNegative = 0.8  # lambda_e, weight of the entropy term
     detach: bool = True  # true: the centroid term has no gradient, see deviation 2
@@ -80,8 +80,8 @@ class RoFL(FedAvg):
 
     def start_local_update(self, models: Models, task: LocalTask) -> None:
         params, client, ctx, local = self.params, task.client, task.ctx, task.local
-        start = rounds_from_fraction(params.pseudo_label_start, ctx.spec)
-        length = rounds_from_fraction(params.ramp_rounds, ctx.spec)
+        start = rounds_from_fraction(params.pseudo_label_start_fraction, ctx.spec)
+        length = rounds_from_fraction(params.ramp_fraction, ctx.spec)
         local.rate = forget_rate(ctx.round, length, params.forget_rate)
         local.pull = 0.0 if params.detach else params.lambda_cen * ramp(ctx.round, start)
         local.centroids = task.payload.shared["centroids"]

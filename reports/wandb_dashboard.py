@@ -127,7 +127,9 @@ def build_sections() -> list[Section]:
             curve("accuracy", "test accuracy, mean and standard deviation by method"),
             curve("loss", "test loss"),
             wr.LinePlot(title="test accuracy of all runs", x="participations", y=["accuracy"]),
-            curve("memorised/wrong", "memorization: fraction of wrong labels that are predicted"),
+            curve(
+                "memorization/wrong", "memorization: fraction of wrong labels that are predicted"
+            ),
         ],
         "Runs": [
             wr.RunComparer(diff_only="split"),

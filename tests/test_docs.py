@@ -42,7 +42,7 @@ def test_method_page_describes_every_parameter(info: registry.MethodInfo) -> Non
 
 def test_field_comments_are_read_from_base_classes_too() -> None:
     comments = generate.field_comments(registry.get("jointopt").params)
-    assert "alpha" in comments["alpha"] and comments["budget_share"]
+    assert "alpha" in comments["alpha"] and comments["budget_fraction"]
 
 
 def test_the_method_of_the_guide_works(

@@ -59,7 +59,7 @@ class EvaluationConfig:
     """When and on what models are evaluated."""
 
     every: PositiveInt  # evaluation interval in rounds of clients_per_round participations
-    memorised_samples: NonNegativeInt  # mislabeled samples for the memorization metrics, 0: none
+    memorization_samples: NonNegativeInt  # mislabeled samples for the memorization metrics, 0: none
     validation: ProperFraction = 0.0  # share of each client's samples that are held out
 
 
@@ -138,7 +138,7 @@ class RunConfig:
         """Result-affecting configuration as plain data, without paths, executor and tracking."""
         components = {name: getattr(self, name) for name in COMPONENTS}
         hashed = {
-            "protocol": PROTOCOL_VERSION,
+            "protocol_version": PROTOCOL_VERSION,
             "seed": self.seed,
             "scale": self.scale,
             **{

@@ -151,6 +151,6 @@ def memorization_metrics(
     if not len(mislabeled):
         return {}
     return {
-        "memorised/wrong": float((predicted == scenario.noise.labels[mislabeled]).mean()),
-        "memorised/true": float((predicted == scenario.clean_labels[mislabeled]).mean()),
+        "memorization/wrong": float((predicted == scenario.noise.labels[mislabeled]).mean()),
+        "memorization/true": float((predicted == scenario.clean_labels[mislabeled]).mean()),
     }

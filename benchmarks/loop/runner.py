@@ -97,7 +97,9 @@ class Run:
             self.method.skip_nonfinite_updates,
         )
         self.pool_view = PoolView(self.pool)
-        max_mislabeled = config.evaluate.memorised_samples if self.dataset.labels_are_clean else 0
+        max_mislabeled = (
+            config.evaluate.memorization_samples if self.dataset.labels_are_clean else 0
+        )
         self.probe = sample_probe(self.scenario, config.seed, max_mislabeled)
         self.round = 0
         self.curve: list[dict[str, Any]] = []
@@ -255,7 +257,7 @@ class Run:
         if self.journal:
             files.write_journal(run_dir / files.JOURNAL_FILE, self.journal)
         record = Record(
-            protocol=PROTOCOL_VERSION,
+            protocol_version=PROTOCOL_VERSION,
             run_id=self.config.run_id,
             status=status,
             reason=reason,

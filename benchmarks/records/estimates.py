@@ -52,8 +52,8 @@ def estimate(config: RunConfig, records: Iterable[Record]) -> Estimate | None:
     known = same_training or same_method or fedavg
     if not known:
         return None
-    budget_share = getattr(config.method.params, "budget_share", 1.0)
-    participations = config.budget.participations * budget_share
+    budget_fraction = getattr(config.method.params, "budget_fraction", 1.0)
+    participations = config.budget.participations * budget_fraction
     work = participations * config.train.local_epochs / config.federation.num_clients
     seconds = work * sum(record.time.seconds for record in known) / sum(map(_work, known))
     return Estimate(seconds, is_approximate=not same_training)

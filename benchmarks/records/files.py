@@ -14,7 +14,8 @@ import yaml
 RECORD_FILE = "record.json"  # run record, written when the run ends
 CURVE_FILE = "curve.csv"  # learning curve, one row per evaluation
 JOURNAL_FILE = "journal.jsonl"  # arrays of the method, one line per evaluation
-SCENARIO_FILE = "scene.npz"  # partition and label noise
+SCENARIO_FILE = "scenario.npz"  # partition and label noise
+OLD_SCENARIO_FILE = "scene.npz"  # its name before version 0.2.0
 CONFIG_FILE = "config.yaml"  # resolved configuration
 LOG_FILE = "log.txt"
 CHECKPOINT_FILE = "checkpoint.bin"  # exists while the run is unfinished

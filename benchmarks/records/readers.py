@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.records.files import CURVE_FILE, JOURNAL_FILE, SCENARIO_FILE
+from benchmarks.records.files import CURVE_FILE, JOURNAL_FILE, OLD_SCENARIO_FILE, SCENARIO_FILE
 from methods.core.errors import UserError
+from methods.core.renames import RENAMED_KEYS
 
 
 def read_curve(run_dir: Path) -> pd.DataFrame:
     """Learning curve, one row per evaluation: round, stage, participations, accuracy, metrics."""
     path = run_dir / CURVE_FILE
     try:
-        curve = pd.read_csv(path)
+        curve = pd.read_csv(path).rename(
+            columns=lambda name: RENAMED_KEYS.get(f"scores.{name}", name)
+        )
     except (ValueError, OSError) as error:
         raise _unreadable(path, error) from error
     for column in ("round", "participations", "accuracy"):
@@ -46,6 +49,8 @@ def read_journal(run_dir: Path) -> list[dict[str, Any]]:
 def read_scenario(run_dir: Path) -> dict[str, np.ndarray]:
     """Arrays of the scenario that figures show."""
     path = run_dir / SCENARIO_FILE
+    if not path.exists() and (old := run_dir / OLD_SCENARIO_FILE).exists():
+        path = old
     names = ("clean_counts", "client_rate", "client_level", "transition")
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:

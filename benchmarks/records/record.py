@@ -1,5 +1,6 @@
 """Run record: configuration, scenario, results and cost of one finished run, in `record.json`."""
 
+import json
 import platform
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -14,14 +15,8 @@ from benchmarks.federation.cost import CostMeter
 from benchmarks.records.files import RECORD_FILE, write_json
 from methods.core.errors import UserError
 from methods.core.params import Fraction
+from methods.core.renames import rename_keys
 
-# Fields whose key in the file has another name.
-JSON_KEYS = {
-    "scenario": "scene",
-    "metrics": "scores",
-    "queries": "contacts",
-    "noise_rate": "wrong_labels",
-}
 Status = Literal["done", "diverged", "failed"]
 # Both are results of the configuration. A failed run is repeated.
 FINAL_STATUSES = ("done", "diverged")
@@ -41,13 +36,7 @@ class CorruptRecordError(UserError):
 
 
 class _Section(BaseModel):
-    model_config = pydantic.ConfigDict(
-        strict=True,
-        frozen=True,
-        allow_inf_nan=False,
-        alias_generator=lambda name: JSON_KEYS.get(name, name),
-        populate_by_name=True,
-    )
+    model_config = pydantic.ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
 
 class ScenarioSection(_Section):
@@ -87,10 +76,10 @@ class Time(_Section):
         return self.seconds_method + self.seconds_evaluation
 
 
-def _require_protocol(protocol: int) -> int:
-    if protocol != PROTOCOL_VERSION:
-        raise ValueError(f"protocol {protocol} is not comparable with protocol {PROTOCOL_VERSION}")
-    return protocol
+def _require_version(version: int) -> int:
+    if version != PROTOCOL_VERSION:
+        raise ValueError(f"protocol version {version} is not comparable with {PROTOCOL_VERSION}")
+    return version
 
 
 def _require_config(config: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +95,7 @@ def _require_config(config: dict[str, Any]) -> dict[str, Any]:
 class Record(_Section):
     """Run record. The order of the fields is the order of the keys in the file."""
 
-    protocol: Annotated[int, AfterValidator(_require_protocol)]
+    protocol_version: Annotated[int, AfterValidator(_require_version)]
     run_id: str
     status: Status
     reason: str = ""  # of a status other than `done`
@@ -136,7 +125,7 @@ class Record(_Section):
 
     def to_dict(self) -> dict[str, Any]:
         """The content of the file, without keys that the record was read without."""
-        return self.model_dump(by_alias=True, exclude_unset=True)
+        return self.model_dump(exclude_unset=True)
 
 
 def write_record(run_dir: Path, record: Record) -> None:
@@ -147,7 +136,7 @@ def read_record(run_dir: Path) -> Record | None:
     """Read the record of a run; None if the run is unfinished. Raises CorruptRecordError."""
     path = run_dir / RECORD_FILE
     try:
-        return Record.model_validate_json(path.read_bytes())
+        return Record.model_validate_json(_rename_old_keys(path.read_bytes()))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -157,10 +146,19 @@ def read_record(run_dir: Path) -> Record | None:
     raise CorruptRecordError(f"cannot read {path}: {reason}")
 
 
+def _rename_old_keys(data: bytes) -> bytes:
+    """A record with the names of keys before version 0.2.0, with the new names."""
+    if b'"protocol_version"' in data:
+        return data
+    with suppress(ValueError, RecursionError):
+        return json.dumps(rename_keys(json.loads(data))).encode()
+    return data
+
+
 def _first_reason(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
-    if key == "protocol" and first["type"] == "value_error":
+    if key == "protocol_version" and first["type"] == "value_error":
         return str(first["ctx"]["error"])
     if first["type"] == "value_error":
         reason = str(first["ctx"]["error"])

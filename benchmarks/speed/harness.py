@@ -23,9 +23,10 @@ Log = Callable[[str], None]
 
 # A round of 10 clients with 500 images, 5 epochs in batches of 10, and an evaluation.
 REFERENCE = """
-dataset=cifar10 model=lenet5 noise=none evaluate.memorised_samples=0 budget.participations=1000000
-federation.num_clients=100 federation.clients_per_round=10 train.local_epochs=5 train.batch_size=10
-train.optimizer=sgd train.lr=0.01 train.momentum=0.5 train.weight_decay=0
+dataset=cifar10 model=lenet5 noise=none evaluate.memorization_samples=0
+budget.participations=1000000 federation.num_clients=100 federation.clients_per_round=10
+train.local_epochs=5 train.batch_size=10 train.optimizer=sgd train.lr=0.01
+train.momentum=0.5 train.weight_decay=0
 """.split()
 NO_EVALUATION = "evaluate.every=1000000"
 

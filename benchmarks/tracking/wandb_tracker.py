@@ -56,7 +56,7 @@ SETTINGS: dict[str, Any] = {
 }
 NO_ERROR_REPORTING_ENV = {"WANDB_ERROR_REPORTING": "false"}  # of W&B's own errors
 ARTIFACT_FILES = (RECORD_FILE, CURVE_FILE, JOURNAL_FILE)
-SUMMARY_SECTIONS = ("scene", "summary", "cost", "versions", "time")  # keys of the record
+SUMMARY_SECTIONS = ("scenario", "summary", "cost", "versions", "time")  # keys of the record
 LOCAL_KEYS = ("runs_dir", "data_dir", "tracking", "force", "dry_run")  # not sent
 # Functions run_dir -> {name: PNG bytes} that installed packages provide.
 FIGURES_ENTRY_POINT = "fln.run_figures"
@@ -258,7 +258,7 @@ def _wandb_summary(record: Record) -> dict[str, Any]:
     """The record as flat values. Metrics keep their names in the learning curve."""
     content = redact_home(record.to_dict())
     flat = {name: content[name] for name in ("status", "reason", "rounds", "oracle")}
-    flat |= content["scores"]
+    flat |= content["metrics"]
     for section in SUMMARY_SECTIONS:
         flat |= {f"{section}/{key}": value for key, value in content[section].items()}
     return flat

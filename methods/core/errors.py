@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+from methods.core.renames import RENAMED_KEYS
+
 
 class UserError(ValueError):
     """An error in the user's input. Commands print its message and exit with code 2."""
@@ -32,7 +34,9 @@ def missing(key: str, fix: str = "") -> UserError:
 def suggest(name: str, available: Iterable[str]) -> str:
     """The closest name and all available names, as the end of an error message."""
     names = list(available)
-    close = get_close_matches(name.rpartition(".")[2], names) or get_close_matches(name, names)
+    close = [new for new in names if new == RENAMED_KEYS.get(f"config.{name}")]
+    close = close or get_close_matches(name.rpartition(".")[2], names)
+    close = close or get_close_matches(name, names)
     listed = f"available: {', '.join(names) or 'none'}"
     return f"did you mean {close[0]}? {listed}" if close else listed
 

@@ -19,7 +19,7 @@ AtLeastOne = Annotated[float, Field(ge=1)]
 
 @parameters
 class FedCNMLParams:
-    """Parameters of Fed-CNML. Lengths in rounds are out of `horizon` rounds."""
+    """Parameters of Fed-CNML. Lengths in rounds are out of `paper_rounds` rounds."""
 
     # none; c1: no mutual scoring; c2: one model that selects for itself; c3: no triplet loss
     ablation: Literal["none", "c1", "c2", "c3"] = "none"
@@ -27,7 +27,7 @@ class FedCNMLParams:
     scoring_samples: NonNegativeInt = 0  # samples on which a client scores other models; 0: all
     tau1: AtLeastOne = 2.0  # tau_1, score threshold mu_1: 1 gives the mean, large the maximum
     mu2: NonNegativeInt = 5  # mu_2, a clean client has more neighbors; 0: all clients are clean
-    horizon: Annotated[int, Field(ge=2)] = 350  # number of rounds in the paper
+    paper_rounds: Annotated[int, Field(ge=2)] = 350  # number of rounds in the paper
     warmup: PositiveInt = 25  # T_w, rounds on clean clients
     decay_every: PositiveInt = 120  # rounds between two decays of the learning rate
     decay: PositiveFraction = 0.1  # factor of each decay
@@ -44,8 +44,10 @@ class FedCNMLParams:
 
     @model_validator(mode="after")
     def _validate_warmup(self) -> "FedCNMLParams":
-        if self.warmup >= self.horizon:
-            raise invalid("method.warmup", self.warmup, f"below method.horizon={self.horizon}")
+        if self.warmup >= self.paper_rounds:
+            raise invalid(
+                "method.warmup", self.warmup, f"below method.paper_rounds={self.paper_rounds}"
+            )
         return self
 
     @property
@@ -69,12 +71,12 @@ def make_schedule(params: FedCNMLParams, spec: TaskSpec) -> FedCNMLSchedule:
     """Divide the budget. Follows from parameters and budget, so server and clients agree."""
     scoring = int(params.client_scoring_enabled)
     rounds = (spec.participations - scoring * spec.num_clients) // spec.clients_per_round
-    warmup = round(params.warmup * rounds / params.horizon)
+    warmup = round(params.warmup * rounds / params.paper_rounds)
     return FedCNMLSchedule(scoring, min(max(warmup, 1), rounds - 1), rounds)
 
 
 def learning_rate(params: FedCNMLParams, ctx: RoundContext) -> float:
     """Learning rate of a round, with step decay."""
     scoring, _, rounds = make_schedule(params, ctx.spec)
-    decays = max(ctx.round - scoring, 0) * params.horizon // (params.decay_every * rounds)
+    decays = max(ctx.round - scoring, 0) * params.paper_rounds // (params.decay_every * rounds)
     return ctx.train.lr * ctx.train.lr_decay**ctx.round * params.decay**decays

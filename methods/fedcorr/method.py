@@ -46,7 +46,7 @@ class FedCorr(FinalStageDelegation):
        After each iteration over all clients, Gaussian mixtures identify noisy clients, their noise
        levels and noisy samples. Some noisy samples get the label that the global model predicts.
     2. `finetuning`: clean clients train. Confident predictions then replace labels of noisy ones.
-    3. `training`: all clients train. `final` can name another method for this stage.
+    3. `training`: all clients train. `final_method` can name another method for this stage.
 
     Deviations:
 
@@ -62,8 +62,8 @@ class FedCorr(FinalStageDelegation):
     7. If no client is below kappa, finetuning uses the least noisy cohort. The code fails.
     8. T_1 is reduced if it needs more than half of the budget.
     9. A disabled stage leaves its part of the budget unspent, as C.6 says for finetuning.
-    10. The method named by `final` starts from the finetuned model with its registered defaults,
-        empty state, round 0 and without mixup. The paper does not specify this.
+    10. The method named by `final_method` starts from the finetuned model with its registered
+        defaults, empty state, round 0 and without mixup. The paper does not specify this.
     """
 
     name = "fedcorr"
@@ -71,7 +71,7 @@ class FedCorr(FinalStageDelegation):
     state: FedCorrState
     final_stage = "training"
     client_state_doc = "last loss of every sample, and the predicted noisy samples"
-    fedavg_equivalent_params = {"iterations": 0, "finetuning_share": 0.0, "mixup": False}
+    fedavg_equivalent_params = {"iterations": 0, "finetuning_fraction": 0.0, "mixup": False}
 
     # Server side
 
@@ -224,7 +224,7 @@ class FedCorr(FinalStageDelegation):
             return {}
         logits = self._compute_logits(models["model"], task, "score")
         task.client.state["fedcorr_losses"] = self._sample_losses(logits, task)
-        return {"lid": lid(logits.softmax(1), self.params.neighbours).mean().item()}
+        return {"lid": lid(logits.softmax(1), self.params.num_neighbors).mean().item()}
 
     def examine(self, task: LocalTask) -> Reply:
         """Client task: estimate the noise level. If the payload has a model, relabel samples."""

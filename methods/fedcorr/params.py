@@ -32,14 +32,14 @@ PROFILES = {"official": ImplementationOptions(*OFFICIAL), "paper": Implementatio
 @parameters
 class FedCorrParams:
     iterations: NonNegativeInt = 5  # T_1, participations of every client in preprocessing
-    finetuning_share: Fraction = 0.5263  # T_2 / (T_2 + T_3): 500 of 950 rounds
+    finetuning_fraction: Fraction = 0.5263  # T_2 / (T_2 + T_3): 500 of 950 rounds
     theta: Fraction = 0.5  # theta, confidence above which a prediction replaces a label
     pi: Fraction = 0.5  # pi, fraction of the noisy samples that one iteration may relabel
     kappa: Fraction = 0.1  # kappa, highest estimated noise level of a client in finetuning
     beta: NonNegative = 5.0  # beta, weight of the proximal term
     alpha: NonNegative = 1.0  # alpha of mixup's Beta distribution
-    neighbours: Annotated[int, Field(ge=2)] = 20  # k, number of neighbors of the LID estimate
-    final: str = "fedavg"  # method of the final stage (Fig. 4)
+    num_neighbors: Annotated[int, Field(ge=2)] = 20  # k, number of neighbors of the LID estimate
+    final_method: str = "fedavg"  # method of the final stage (Fig. 4)
     # Components that the ablation of Table 6 removes one by one.
     correction: bool = True  # relabeling
     fraction_scheduling: bool = True  # one client per preprocessing round, instead of a cohort
@@ -58,9 +58,11 @@ class FedCorrParams:
     score_view: Literal["train", "plain"] | None = None  # images for scoring
 
     @model_validator(mode="after")
-    def _validate_final(self) -> "FedCorrParams":
-        if self.final not in (available := final_stage_methods()):
-            raise invalid("method.final", self.final, f"one of {', '.join(available)}")
+    def _validate_final_method(self) -> "FedCorrParams":
+        if self.final_method not in (available := final_stage_methods()):
+            raise invalid(
+                "method.final_method", self.final_method, f"one of {', '.join(available)}"
+            )
         return self
 
     @property
@@ -94,7 +96,7 @@ def make_schedule(params: FedCorrParams, spec: TaskSpec) -> FedCorrSchedule:
     iterations = min(params.iterations, max(spec.participations // 2 // spec.num_clients, 1))
     cohort = 1 if params.fraction_scheduling else spec.clients_per_round
     rounds = (spec.participations - iterations * spec.num_clients) // spec.clients_per_round
-    finetuning = round(rounds * params.finetuning_share)
+    finetuning = round(rounds * params.finetuning_fraction)
     training = rounds - finetuning if params.usual_training else 0
     finetuning = finetuning if params.finetuning else 0
     return FedCorrSchedule(iterations, -(-spec.num_clients // cohort), finetuning, training)

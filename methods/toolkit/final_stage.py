@@ -53,10 +53,11 @@ class DelegatingState(ServerState):
 
 
 class FinalStageDelegation(FedAvg):
-    """Base of methods whose stage `final_stage` can run under another method, `params.final`.
+    """Base of methods whose stage `final_stage` can run under `params.final_method`.
 
     The delegate has its default parameters. It starts from the current model with empty state in
-    round 0. With `final=fedavg` the host runs the stage. Subclasses call `super()` in these hooks.
+    round 0. With `final_method=fedavg` the host runs the stage. Subclasses call `super()` in these
+    hooks.
     """
 
     final_stage: ClassVar[str]
@@ -74,7 +75,9 @@ class FinalStageDelegation(FedAvg):
             try:
                 self._build_final_method().validate(self._final_spec(spec))
             except UserError as error:
-                raise UserError(f"cannot use method.final={self.params.final}: {error}") from error
+                raise UserError(
+                    f"cannot use method.final_method={self.params.final_method}: {error}"
+                ) from error
 
     def oracle_reason(self) -> str:
         return self._build_final_method().oracle_reason() if self._delegates else ""
@@ -138,7 +141,7 @@ class FinalStageDelegation(FedAvg):
 
     @property
     def _delegates(self) -> bool:
-        return bool(self.params.final != FedAvg.name)
+        return bool(self.params.final_method != FedAvg.name)
 
     @property
     def _delegate(self) -> Method:
@@ -148,7 +151,7 @@ class FinalStageDelegation(FedAvg):
         return self._final_method
 
     def _build_final_method(self) -> Method:
-        return registry.build(self.params.final, {})
+        return registry.build(self.params.final_method, {})
 
     def _delegated_pool(self, pool: ClientPool) -> DelegatedClientPool:
         return DelegatedClientPool(pool, self.state.models, self.successor_task)

@@ -10,8 +10,8 @@ from methods.fedavg import FedAvg
 
 @parameters
 class WarmupParams:
-    budget_share: PositiveFraction = 0.1  # fraction of the budget that is used
-    warmup_share: Fraction = 0.2  # fraction of the rounds that are FedAvg
+    budget_fraction: PositiveFraction = 0.1  # fraction of the budget that is used
+    warmup_fraction: Fraction = 0.2  # fraction of the rounds that are FedAvg
 
 
 class WarmupMethod(FedAvg):
@@ -32,9 +32,9 @@ class WarmupMethod(FedAvg):
 
     def num_rounds(self, spec: TaskSpec) -> int:
         """Number of rounds within the budget fraction; at least one."""
-        budget = int(self.params.budget_share * spec.participations + 1e-9)
+        budget = int(self.params.budget_fraction * spec.participations + 1e-9)
         return max(budget // spec.clients_per_round, 1)
 
     def num_warmup_rounds(self, spec: TaskSpec) -> int:
         """Number of FedAvg rounds at the start."""
-        return round(self.params.warmup_share * self.num_rounds(spec))
+        return round(self.params.warmup_fraction * self.num_rounds(spec))

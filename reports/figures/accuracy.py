@@ -34,7 +34,7 @@ def combined(frame: pd.DataFrame, notes: list[str]) -> Figure:
     shown = [group for group in groups if group][:2]
     if not shown:
         raise UserError(
-            "skipped: no setting has runs of a method and of fedcorr with method.final naming it"
+            "skipped: no setting has runs of a method and of fedcorr with it as method.final_method"
         )
     figure, axes = style.two_columns(len(shown), 3.0)
     for axis, group in zip(axes, shown, strict=True):
@@ -47,8 +47,8 @@ def combinations(rows: Sequence[Row]) -> dict[tuple[str, bool], list[Row]]:
     """Runs by (method, is_alone), for methods that ran both alone and as FedCorr's final stage."""
     found: dict[tuple[str, bool], list[Row]] = {}
     fedcorr = [row for row in rows if row["method.name"] == "fedcorr"]
-    for row in select.most_frequent_variant(fedcorr, ["method.final"]) if fedcorr else []:
-        found.setdefault((str(row.get("method.final")), False), []).append(row)
+    for row in select.most_frequent_variant(fedcorr, ["method.final_method"]) if fedcorr else []:
+        found.setdefault((str(row.get("method.final_method")), False), []).append(row)
     for final in [final for final, _ in found]:
         alone = [row for row in rows if row["method.name"] == final]
         if alone:

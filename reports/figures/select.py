@@ -22,7 +22,7 @@ PAPER_SETTING = {
 UNABLATED = {
     "method.finetuning": "true", "method.usual_training": "true", "method.correction": "true",
     "method.mixup": "true", "method.proximal": "true", "method.fraction_scheduling": "true",
-    "method.final": "fedavg", "method.ablation": "none",
+    "method.final_method": "fedavg", "method.ablation": "none",
 }  # fmt: skip
 
 

@@ -108,7 +108,9 @@ def _run_dirs(directory: Path) -> Iterable[Path]:
 
 
 def _row(run_dir: Path, record: Record) -> Row:
-    config = flatten({key: value for key, value in record.config.items() if key != "protocol"})
+    config = flatten(
+        {key: value for key, value in record.config.items() if key != "protocol_version"}
+    )
     sections = record.model_dump(include=set(SECTIONS), exclude_unset=True)
     row = {name: getattr(record, name) for name in SCALARS} | config | flatten(sections)
     if {"summary.best", "summary.last10"} <= row.keys():

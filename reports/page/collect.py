@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.config.schema import SCALES
+from benchmarks.records.files import SCENARIO_FILE
 from benchmarks.records.readers import read_curve, read_scenario
 from benchmarks.records.record import read_record
 from methods.core.errors import UserError
@@ -112,7 +113,7 @@ class _RunFiles:
                 found["curve"] = traces.curve(read_curve(run_dir), self.max_curve_points)
             except UserError as error:
                 self.warnings.append(str(error))
-        if is_done or (run_dir / "scene.npz").exists():
+        if is_done or (run_dir / SCENARIO_FILE).exists():
             try:
                 text = json.dumps(traces.scenario(read_scenario(run_dir)))
                 scenario["index"] = self.scenarios.setdefault(text, len(self.scenarios))

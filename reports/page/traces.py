@@ -14,7 +14,7 @@ from reports.figures.extract import Scenario, row_percentages
 
 # Columns of curve.csv and their decimals. Scores are fractions with four decimals.
 DECIMALS = {"accuracy": 4, "round": 0, "participations": 0, "seconds": 1, "loss": 3}
-SCORE_PREFIXES = ("clients/", "samples/", "labels/accuracy", "memorised/")
+SCORE_PREFIXES = ("clients/", "samples/", "labels/accuracy", "memorization/")
 BYTES_PER_MEGABYTE = 1e6
 # Larger matrices are omitted: too large for a file of many runs, too fine to be read.
 MAX_MATRIX_CLASSES = 20

@@ -17,6 +17,9 @@ MISTAKES = {
     "+seed=2": ["Could not append to config. An item is already at 'seed'."],
     "train.lr.decay=1": ["unknown key train.lr.decay", "available: none"],
     "method=fedprox method.mue=1": ["unknown key method.mue", "did you mean mu?"],
+    "method=lsg method.warmup_rounds=0.1": ["method.warmup_rounds: did you mean warmup_fraction?"],
+    "method=fedcorr method.final=poc": ["key method.final: did you mean final_method?"],
+    "evaluate.memorised_samples=0": ["did you mean memorization_samples?"],
     "method.mu=1": ["unknown key method.mu", "available: name"],
     "executor.workers=2": ["unknown key executor.workers", "available: compile, name"],
     "hydra.verbos=true": ["unknown key hydra.verbos", "did you mean verbose?"],
@@ -86,7 +89,9 @@ MISTAKES = {
     "noise.rho=${noise.rhoo}": ["cannot resolve noise.rho", "'noise.rhoo' not found"],
     "method=fedprox method.mu=-1": ["invalid method.mu=-1: expected a number of at least 0"],
     "method=fedprox method.form=cubed": ["invalid method.form='cubed': expected squared or norm"],
-    "method=fedcorr method.final=coteaching": ["invalid method.final='coteaching': expected "],
+    "method=fedcorr method.final_method=coteaching": [
+        "invalid method.final_method='coteaching': expected "
+    ],
     # combinations
     "scale=paper": [
         "invalid scale=paper: no settings for dataset=digits; available: laptop, smoke"

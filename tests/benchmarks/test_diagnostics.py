@@ -182,7 +182,7 @@ def test_all_metrics_are_floats(scenario: Scenario) -> None:
 def test_memorization_counts_given_and_true_labels(scenario: Scenario) -> None:
     """Samples 3, 4 and 8 have the given labels 1, 2, 0 and the true labels 0, 1, 2."""
     metrics = diagnostics.memorization_metrics(np.array([1, 1, 0]), np.array([3, 4, 8]), scenario)
-    assert metrics == {"memorised/wrong": 2 / 3, "memorised/true": 1 / 3}
+    assert metrics == {"memorization/wrong": 2 / 3, "memorization/true": 1 / 3}
     nothing = np.array([], dtype=np.int64)
     assert diagnostics.memorization_metrics(nothing, nothing, scenario) == {}
 

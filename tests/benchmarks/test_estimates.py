@@ -39,7 +39,7 @@ def make_record(
 ) -> Record:
     config = make_config(*overrides)
     return Record(
-        protocol=2,
+        protocol_version=2,
         run_id=config.run_id,
         status=status,
         config=config.hashed_config(),
@@ -74,7 +74,7 @@ def test_fedavg_is_used_for_a_method_without_runs() -> None:
         (["federation.num_clients=16"], 8, False),
         (["train.local_epochs=2"], 32, True),
         (["budget.participations=320"], 160, False),
-        (["method=jointopt", "method.budget_share=0.1"], 1.6, True),
+        (["method=jointopt", "method.budget_fraction=0.1"], 1.6, True),
     ],
 )
 def test_estimate_is_proportional_to_the_work(

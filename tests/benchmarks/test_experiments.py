@@ -179,10 +179,10 @@ def test_first_and_last_run_of_every_experiment_compose(scale: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "epochs", "start_after"), [("paper", 320, 70), ("laptop", 32, 7)]
+    ("scale", "epochs", "min_predictions"), [("paper", 320, 70), ("laptop", 32, 7)]
 )
 def test_centralized_references_have_the_epochs_of_their_papers(
-    scale: str, epochs: int, start_after: int
+    scale: str, epochs: int, min_predictions: int
 ) -> None:
     """At scale=laptop a tenth of the epochs."""
     runs = list_runs("fedcorr_table2", scale)
@@ -190,13 +190,13 @@ def test_centralized_references_have_the_epochs_of_their_papers(
     assert [config.method.name for config in (jointopt, dividemix)] == ["jointopt", "dividemix"]
     assert jointopt.federation == dividemix.federation
     assert jointopt.federation.num_clients == 1 == jointopt.federation.clients_per_round
-    rounds = jointopt.budget.participations * jointopt.method.params.budget_share
+    rounds = jointopt.budget.participations * jointopt.method.params.budget_fraction
     assert rounds == pytest.approx(epochs)
-    assert jointopt.method.params.start_after == start_after
+    assert jointopt.method.params.min_predictions == min_predictions
     assert jointopt.partition.params.noise_clients == 100
-    rounds = dividemix.budget.participations * dividemix.method.params.budget_share
+    rounds = dividemix.budget.participations * dividemix.method.params.budget_fraction
     assert rounds == pytest.approx(300 if scale == "paper" else 30)
-    assert rounds * dividemix.method.params.warmup_share == pytest.approx(rounds / 30, rel=1e-3)
+    assert rounds * dividemix.method.params.warmup_fraction == pytest.approx(rounds / 30, rel=1e-3)
     assert dividemix.train.local_epochs == dividemix.method.params.divide_epochs == 1
 
 

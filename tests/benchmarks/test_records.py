@@ -23,7 +23,7 @@ from methods.core.contract import Diagnosis
 from methods.core.errors import UserError
 from methods.fedavg import FedAvg
 
-RUN_FILES = {"record.json", "curve.csv", "journal.jsonl", "config.yaml", "scene.npz", "log.txt"}
+RUN_FILES = {"record.json", "curve.csv", "journal.jsonl", "config.yaml", "scenario.npz", "log.txt"}
 
 
 def test_crash_before_the_rename_keeps_the_old_file(
@@ -66,7 +66,17 @@ def read_error(tmp_path: Path, text: str | bytes) -> str:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[1]", "null", '"text"', '{"protocol": 2, "run_', "[" * 10**5, b"\xff\x00", b"\0"],
+    [
+        "",
+        "{",
+        "[1]",
+        "null",
+        '"text"',
+        '{"protocol_version": 2, "run_',
+        "[" * 10**5,
+        b"\xff\x00",
+        b"\0",
+    ],
     ids=["empty", "brace", "list", "null", "string", "truncated", "nested", "binary", "zero"],
 )
 def test_other_content_is_not_a_record(text: str | bytes, tmp_path: Path) -> None:
@@ -77,14 +87,14 @@ def test_other_content_is_not_a_record(text: str | bytes, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"protocol": 0}, "protocol 0 is not comparable with protocol 2"),
+        ({"protocol_version": 0}, "protocol version 0 is not comparable with 2"),
         (
             {"status": "running"},
             "invalid status='running': expected 'done', 'diverged' or 'failed'",
         ),
         ({"config": []}, "invalid config='[]': expected an object"),
         ({"config": {"seed": 1}}, "missing or invalid config.scale"),
-        ({"scene": {}}, "missing scene.hash"),
+        ({"scenario": {}}, "missing scenario.hash"),
         ({"summary": {}}, "missing summary"),
         ({"summary": {"best": "high"}}, "invalid summary.best='high': expected a valid number"),
         (
@@ -95,8 +105,8 @@ def test_other_content_is_not_a_record(text: str | bytes, tmp_path: Path) -> Non
             {"summary": {"best": 0.2, "last10": 93.0}},
             "invalid summary.last10='93.0': expected less than or equal to 1",
         ),
-        ({"scores": {"a": None}}, "invalid scores.a='None': expected a valid number"),
-        ({"cost": {"contacts": 1.5}}, "invalid cost.contacts='1.5': expected a valid integer"),
+        ({"metrics": {"a": None}}, "invalid metrics.a='None': expected a valid number"),
+        ({"cost": {"queries": 1.5}}, "invalid cost.queries='1.5': expected a valid integer"),
         ({"time": [1]}, "invalid time='[1]': expected an object"),
     ],
 )
@@ -107,7 +117,9 @@ def test_invalid_record_is_named_in_one_line(
     assert line.removesuffix("; delete it to rerun") == reason
 
 
-@pytest.mark.parametrize("key", ["run_id", "config", "scene", "rounds", "scores", "cost", "time"])
+@pytest.mark.parametrize(
+    "key", ["run_id", "config", "scenario", "rounds", "metrics", "cost", "time"]
+)
 def test_missing_key_is_named(key: str, good: dict[str, Any], tmp_path: Path) -> None:
     text = json.dumps({name: value for name, value in good.items() if name != key})
     assert read_error(tmp_path, text) == f"missing {key}; delete it to rerun"
@@ -122,7 +134,7 @@ def test_record_that_is_a_directory_is_named(tmp_path: Path) -> None:
 def test_record_without_optional_keys_is_read_and_written_unchanged(
     good: dict[str, Any], tmp_path: Path
 ) -> None:
-    cost = {"participations": 500, "contacts": 0, "models_down": 0, "models_up": 0}
+    cost = {"participations": 500, "queries": 0, "models_down": 0, "models_up": 0}
     cost |= {"bytes_down": 0, "bytes_up": 0, "samples_trained": 0, "samples_scored": 0}
     good = good | {"cost": cost | {"dropped_models": 0}}
     write_json(tmp_path / "record.json", good)
@@ -133,6 +145,30 @@ def test_record_without_optional_keys_is_read_and_written_unchanged(
     write_record(tmp_path / "copy", record)
     written = (tmp_path / "copy" / "record.json").read_bytes()
     assert written == (tmp_path / "record.json").read_bytes()
+
+
+def test_old_names_are_read(good: dict[str, Any], tmp_path: Path) -> None:
+    """Names before version 0.2.0: those of the record, of parameters and of metrics."""
+    old = {key: good[key] for key in ("run_id", "status", "rounds", "summary", "time")}
+    method = good["config"]["method"] | {"final": "poc", "neighbours": 9}
+    old["config"] = {
+        key: good["config"][key] for key in good["config"] if key != "protocol_version"
+    }
+    old["config"] |= {"protocol": 2, "method": method}
+    old |= {"protocol": 2, "scene": {"hash": "h", "wrong_labels": 0.3}, "cost": {"contacts": 7}}
+    old["scores"] = {"memorised/wrong": 0.25, "labels/fixed": 0.5}
+    write_json(tmp_path / "record.json", old)
+    record = read_record(tmp_path)
+    assert record is not None and record.to_dict()["protocol_version"] == 2
+    assert (record.scenario.noise_rate, record.cost.queries) == (0.3, 7)
+    assert record.metrics == {"memorization/wrong": 0.25, "labels/fixed": 0.5}
+    method = record.config["method"]
+    assert (method["final_method"], method["num_neighbors"]) == ("poc", 9)
+    assert record.config["protocol_version"] == 2 and record.summary is not None
+    (tmp_path / "curve.csv").write_text(
+        "round,participations,accuracy,memorised/true\n1,1,0.5,0.1\n"
+    )
+    assert "memorization/true" in readers.read_curve(tmp_path)
 
 
 def test_curve_has_all_columns(tmp_path: Path) -> None:
@@ -156,8 +192,8 @@ def test_curve_has_all_columns(tmp_path: Path) -> None:
         (readers.read_journal, "journal.jsonl", b'{"round": 1, "l', "JSONDecodeError"),
         (readers.read_journal, "journal.jsonl", b"[" * 10**5, "RecursionError"),
         (readers.read_journal, "journal.jsonl", b"1\n", "a line is not a JSON object"),
-        (readers.read_scenario, "scene.npz", None, "no such file"),
-        (readers.read_scenario, "scene.npz", b"PK\x03\x04", "BadZipFile"),
+        (readers.read_scenario, "scenario.npz", None, "no such file"),
+        (readers.read_scenario, "scenario.npz", b"PK\x03\x04", "BadZipFile"),
     ],
 )
 def test_unreadable_file_is_named_in_one_line(
@@ -192,10 +228,10 @@ def test_files_of_a_run(
     assert record["versions"].keys() >= {"python", "torch", "numpy"}
     assert record["time"]["peak_memory_mb"] > 50 and record["cost"]["participations"] <= 32
     assert len(readers.read_journal(run_dir)[0]["lid"]) == 8
-    with np.load(run_dir / "scene.npz") as scenario:
+    with np.load(run_dir / "scenario.npz") as scenario:
         assert scenario["sizes"].sum() == len(scenario["parts"]) == 1437
-        assert scenario["flipped"].mean() == pytest.approx(record["scene"]["wrong_labels"])
-        assert (scenario["client_level"] > 0).sum() == record["scene"]["noisy_clients"]
+        assert scenario["flipped"].mean() == pytest.approx(record["scenario"]["noise_rate"])
+        assert (scenario["client_level"] > 0).sum() == record["scenario"]["noisy_clients"]
     assert len(readers.read_scenario(run_dir)["client_level"]) == 8
 
 
@@ -231,7 +267,7 @@ noise.rho=0.61 noise.tau=0.49 noise.form=official method=fedprox method=median t
 train.local_epochs=2 train.batch_size=11 train.optimizer=adam train.momentum=0.6
 train.weight_decay=0.1 train.lr_decay=0.9 train.clip_norm=1 federation.num_clients=9
 federation.clients_per_round=3 budget.participations=33 evaluate.every=2
-evaluate.memorised_samples=10 evaluate.validation=0.1
+evaluate.memorization_samples=10 evaluate.validation=0.1
 """.split()
 UNHASHED_OVERRIDES = [
     "runs_dir=elsewhere",

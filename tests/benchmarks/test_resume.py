@@ -76,7 +76,7 @@ def test_same_command_resumes_a_killed_run(
     for moment in ("", "round 8 preprocessing", "round 20 "):
         process = start(tmp_path / "killed")
         wait_for(
-            (config.run_dir / "scene.npz").exists
+            (config.run_dir / "scenario.npz").exists
             if not moment
             else lambda moment=moment: log.exists() and moment in log.read_text(),
             process,
@@ -106,13 +106,15 @@ def test_same_command_resumes_a_killed_run(
     whole = configure(*OPTIONS, f"runs_dir={tmp_path / 'whole'}")
     execute_run(whole, SilentTracker(whole.run_dir))
     assert read_reproducible(config.run_dir) == read_reproducible(whole.run_dir)
-    assert (config.run_dir / "scene.npz").read_bytes() == (whole.run_dir / "scene.npz").read_bytes()
+    assert (config.run_dir / "scenario.npz").read_bytes() == (
+        whole.run_dir / "scenario.npz"
+    ).read_bytes()
     assert {path.name for path in config.run_dir.iterdir()} == {
         "record.json",
         "curve.csv",
         "journal.jsonl",
         "config.yaml",
-        "scene.npz",
+        "scenario.npz",
         "log.txt",
         ".lock",
     }

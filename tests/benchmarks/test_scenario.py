@@ -42,8 +42,8 @@ def test_hash_depends_on_clients_and_given_labels(scenario: Scenario) -> None:
 
 
 def test_saved_arrays(scenario: Scenario, tmp_path: Path) -> None:
-    scenario.save(tmp_path / "scene.npz")
-    with np.load(tmp_path / "scene.npz") as arrays:
+    scenario.save(tmp_path / "scenario.npz")
+    with np.load(tmp_path / "scenario.npz") as arrays:
         found = {key: arrays[key].tolist() for key in arrays}
     assert found == {
         "parts": [0, 1, 2, 4],

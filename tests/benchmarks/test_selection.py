@@ -85,7 +85,7 @@ def test_round_is_selected_by_held_out_accuracy(
     summary = record["summary"]
     assert (summary["selected"], summary["selected_round"]) == (best["accuracy"], best["round"])
     assert summary["selected"] <= summary["best"]
-    assert max(record["scene"]["client_sizes"]) == 144
+    assert max(record["scenario"]["client_sizes"]) == 144
 
 
 def test_first_of_equal_rounds_is_selected() -> None:

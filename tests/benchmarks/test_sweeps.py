@@ -204,7 +204,7 @@ def test_method_of_an_installed_package_needs_no_search_path(tmp_path: Path) -> 
     assert "2 done, 0 diverged, 0 failed, 0 skipped" in run.stdout
     found = read_records(tmp_path)
     assert found["norm_clipping"]["config"]["method"] == {"name": "norm_clipping", "limit": 1.0}
-    assert found["norm_clipping"]["scene"]["hash"] == found["fedavg"]["scene"]["hash"]
+    assert found["norm_clipping"]["scenario"]["hash"] == found["fedavg"]["scenario"]["hash"]
 
 
 @pytest.mark.parametrize("backend", ["multiprocessing", "loky"])

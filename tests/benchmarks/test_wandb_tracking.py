@@ -171,8 +171,8 @@ def check_summary(session: Path, record: dict[str, Any]) -> None:
     sent = summary(session)
     assert (sent["status"], sent["rounds"]) == ("done", record["rounds"])
     assert exit_code(session) == 0
-    assert {key: sent[key] for key in record["scores"]} == record["scores"]
-    for section in ("summary", "cost", "time", "scene", "versions"):
+    assert {key: sent[key] for key in record["metrics"]} == record["metrics"]
+    for section in ("summary", "cost", "time", "scenario", "versions"):
         assert {key: sent[f"{section}/{key}"] for key in record[section]} == record[section]
     for figure in ("partition", "lid_mixture", "confusion"):
         png = (session / "files" / sent[f"figures/{figure}.path"]).read_bytes()

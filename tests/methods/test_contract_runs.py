@@ -41,7 +41,7 @@ from partition.iid import IidParams
 
 CLIENT_SIZES = {1, 3, 11, 12, 30}
 # Columns of the learning curve that are computed with the clean labels.
-TRUTH_METRIC_PREFIXES = ("clients/", "samples/", "labels/", "memorised/")
+TRUTH_METRIC_PREFIXES = ("clients/", "samples/", "labels/", "memorization/")
 
 RunMethod = Callable[..., Run]
 Configure = Callable[..., RunConfig]
@@ -243,7 +243,7 @@ def test_training_is_independent_of_clean_labels(
     run, falsified = checked_run(info.name), run_to_end(configure(info.name), falsify_truth)
     assert learned_state(falsified) == learned_state(run)
     assert drop_truth_scores(falsified.curve) == drop_truth_scores(run.curve)
-    assert falsified.curve[-1].get("memorised/true") != run.curve[-1]["memorised/true"]
+    assert falsified.curve[-1].get("memorization/true") != run.curve[-1]["memorization/true"]
 
 
 def drop_truth_scores(curve: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -60,7 +60,7 @@ def test_forget_rate_zero_trains_both_models_as_fedavg(make_client, make_ctx, tw
 
 def test_first_round_selects_all_samples(make_client, make_ctx, two_vectors):
     client = make_client()
-    update(client, make_ctx(round=0), two_vectors, forget_rate=0.7, ramp_rounds=0.5)
+    update(client, make_ctx(round=0), two_vectors, forget_rate=0.7, ramp_fraction=0.5)
     assert client.state["picked"].all()
 
 
@@ -98,5 +98,5 @@ def test_oracle_reason(run_small):
     )
     assert record["status"] == "done"
     assert record["oracle"] == "forget_rate=0.4 is the true noise rate"
-    assert "samples/recall" in record["scores"]
+    assert "samples/recall" in record["metrics"]
     assert Coteaching(CoteachingParams()).oracle_reason() == ""

@@ -82,7 +82,11 @@ def test_mixmatch_loss_by_hand(make_client, make_ctx, vectors):
     a, b = client.load_model(vectors["a"]), client.load_model(vectors["b"])
     clean = torch.tensor([0.9, 0.6, 1.0, 0.2, 0.1, 0.4])
     params = DivideMixParams(
-        mixup_alpha=0.0, lambda_u=3.0, lambda_u_ramp=0.0, budget_share=1.0, warmup_share=0.0
+        mixup_alpha=0.0,
+        lambda_u=3.0,
+        lambda_u_ramp_fraction=0.0,
+        budget_fraction=1.0,
+        warmup_fraction=0.0,
     )
     trainer = training.Trainer(make_task(client, vectors, ctx), [a, b])
     loss = DivideMix(params)._mixmatch_loss(trainer, (a, b), clean, ctx.rng("dividemix", 0), ctx)
@@ -258,12 +262,12 @@ def test_oracle_reason():
 
 def test_run(run_small):
     record = run_small(
-        *("method=dividemix", "method.budget_share=0.25", "method.warmup_share=0.5"),
+        *("method=dividemix", "method.budget_fraction=0.25", "method.warmup_fraction=0.5"),
         *("method.divide_epochs=1", "train.batch_size=32"),
     )
     assert record["status"] == "done"
     assert record["cost"]["participations"] == 8
-    assert "samples/precision" in record["scores"]
+    assert "samples/precision" in record["metrics"]
 
 
 @pytest.mark.parametrize(
@@ -279,8 +283,9 @@ def test_published_lambda(configure, dataset, value):
 @pytest.mark.parametrize(
     "params",
     [
-        {"divide_epochs": 0}, {"warmup_batch_size": 0}, {"lambda_u": -1.0}, {"lambda_u_ramp": 2.0},
-        {"threshold": -0.1}, {"temperature": 0.0}, {"mixup_alpha": -1.0},
+        {"divide_epochs": 0}, {"warmup_batch_size": 0}, {"lambda_u": -1.0},
+        {"lambda_u_ramp_fraction": 2.0}, {"threshold": -0.1}, {"temperature": 0.0},
+        {"mixup_alpha": -1.0},
     ],
 )  # fmt: skip
 def test_invalid_parameters(params):

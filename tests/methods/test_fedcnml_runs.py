@@ -204,12 +204,12 @@ def test_cost_of_run(run_small):
     record = run_small(*FAST, "budget.participations=20")
     cost = record["cost"]
     assert record["status"] == "done"
-    assert (cost["participations"], cost["contacts"]) == (20, 16)
+    assert (cost["participations"], cost["queries"]) == (20, 16)
     assert (cost["models_down"], cost["models_up"]) == (8 + 56 + 24, 8 + 24)
     journal = (record["run_dir"] / "journal.jsonl").read_text().splitlines()
     assert [json.loads(line)["stage"] for line in journal] == ["scoring"]
     method_scores = {f"method/{name}" for name in ("cutoff_a", "cutoff_b", "triplet_active")}
-    assert method_scores | {"clients/auroc", "samples/recall"} <= set(record["scores"])
+    assert method_scores | {"clients/auroc", "samples/recall"} <= set(record["metrics"])
 
 
 def test_ablations(run_small):
@@ -223,7 +223,7 @@ def test_ablations(run_small):
     assert models_up == {"c1": 16, "c2": 8 + 8, "c3": 8 + 16}
 
     def runs_with(score):
-        return [name for name, record in runs.items() if score in record["scores"]]
+        return [name for name, record in runs.items() if score in record["metrics"]]
 
     assert runs_with("clients/f1") == ["c2", "c3"]
     assert runs_with("method/cutoff_b") == ["c1", "c3"]

@@ -33,8 +33,8 @@ def spec(num_clients=100, cohort=10, participations=10_000):
     ("params", "federation", "expected"),
     [
         ({}, (100, 10, 10_000), (5, 500, 450)),
-        ({"iterations": 10, "finetuning_share": 0.5}, (50, 5, 5_000), (10, 450, 450)),
-        ({"iterations": 2, "finetuning_share": 0.5}, (500, 10, 2_000), (2, 50, 50)),
+        ({"iterations": 10, "finetuning_fraction": 0.5}, (50, 5, 5_000), (10, 450, 450)),
+        ({"iterations": 2, "finetuning_fraction": 0.5}, (500, 10, 2_000), (2, 50, 50)),
     ],
 )
 def test_published_schedules(params, federation, expected):
@@ -93,7 +93,10 @@ def test_profiles_and_options():
         ({"prox": "l1"}, "invalid method.prox='l1': expected l2 or l2sq or null"),
         ({"theta": 1.5}, "invalid method.theta=1.5: expected a number in [0, 1]"),
         ({"iterations": -1}, "invalid method.iterations=-1: expected an integer of at least 0"),
-        ({"final": "fedcorr"}, "invalid method.final='fedcorr': expected one of arfl, "),
+        (
+            {"final_method": "fedcorr"},
+            "invalid method.final_method='fedcorr': expected one of arfl, ",
+        ),
     ],
 )
 def test_invalid_parameters(params, message):

@@ -16,7 +16,7 @@ from methods.core.task import TaskSpec
 from methods.fedcorr.method import FedCorr
 from methods.fedcorr.params import FedCorrParams
 
-FAST = ("train.batch_size=60", "evaluate.memorised_samples=0")
+FAST = ("train.batch_size=60", "evaluate.memorization_samples=0")
 FEDAVG_EQUIVALENT = [
     f"method.{name}={str(value).lower()}"
     for name, value in FedCorr.fedavg_equivalent_params.items()
@@ -122,7 +122,7 @@ def test_run_and_journal(run_small):
     record = run_small(
         "method=fedcorr", *FAST, "method.theta=0.0", "federation.clients_per_round=4"
     )
-    scores, journal = record["scores"], read_journal(record)
+    scores, journal = record["metrics"], read_journal(record)
     assert record["status"] == "done"
     assert record["cost"]["participations"] <= 32
     assert scores["method/iterations"] == 2
@@ -156,7 +156,7 @@ def test_each_component_can_be_disabled(run_small, component):
     assert ("finetuning" in curve) == (component != "finetuning")
     assert ("training" in curve) == (component != "usual_training")
     if component == "correction":
-        assert "labels/accuracy_after" not in record["scores"]
+        assert "labels/accuracy_after" not in record["metrics"]
 
 
 def test_profile_of_paper_runs(run_small):
@@ -169,7 +169,7 @@ def test_profile_of_paper_runs(run_small):
 
 @pytest.mark.parametrize("final", ["feddyn", "median", "poc", "fedprox"])
 def test_delegate_starts_from_finetuned_model(open_run, final):
-    run = open_run("method=fedcorr", f"method.final={final}")
+    run = open_run("method=fedcorr", f"method.final_method={final}")
     method, pool = run.method, run.pool
     method.state.models["model"] += 1.0
     before = method.state.models["model"].clone()
@@ -189,15 +189,15 @@ def test_delegate_starts_from_finetuned_model(open_run, final):
 
 
 def test_delegate_alone_equals_that_method(run_small):
-    """Without other stages, final=poc is PoC, which also has a client task of its own."""
-    delegated = run_small("method=fedcorr", *FAST, *FEDAVG_EQUIVALENT, "method.final=poc")
+    """Without other stages, final_method=poc is PoC, which also has a client task of its own."""
+    delegated = run_small("method=fedcorr", *FAST, *FEDAVG_EQUIVALENT, "method.final_method=poc")
     assert read_curve(delegated) == read_curve(run_small("method=poc", *FAST))
 
 
 def test_resume_in_final_stage(run_small, monkeypatch, tmp_path):
     """FedDyn has state on server and clients. The run stops after the first of its two rounds."""
     overrides = [
-        *("method=fedcorr", *FAST, "method.final=feddyn"),
+        *("method=fedcorr", *FAST, "method.final_method=feddyn"),
         *("budget.participations=36", "checkpoint.every_seconds=0"),
     ]
     whole = run_small(*overrides, f"runs_dir={tmp_path / 'whole'}")
@@ -219,5 +219,5 @@ def test_resume_in_final_stage(run_small, monkeypatch, tmp_path):
 
 def test_error_of_delegate_names_it():
     spec = TaskSpec("cifar10", (3, 32, 32), 10, 200, 40, 10_000, 84, 62_006)
-    with pytest.raises(ValueError, match=r"method.final=poc: invalid method.d=30"):
-        FedCorr(FedCorrParams(final="poc")).validate(spec)
+    with pytest.raises(ValueError, match=r"method.final_method=poc: invalid method.d=30"):
+        FedCorr(FedCorrParams(final_method="poc")).validate(spec)

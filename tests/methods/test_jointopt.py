@@ -69,7 +69,7 @@ def test_local_prior_changes_training(make_client, make_ctx, initial_vector):
 def test_labels_are_mean_of_filled_buffer(make_client, make_ctx, initial_vector, epochs, filled):
     """A buffer of 4. After 3 epochs the empty slot is ignored, after 6 the last 4 are kept."""
     client, ctx = make_client(), make_ctx(stage="joint", lr=0.05)
-    update(client, ctx, initial_vector, joint_epochs=epochs, buffer=4, start_after=3)
+    update(client, ctx, initial_vector, joint_epochs=epochs, buffer_epochs=4, min_predictions=3)
     predictions = client.state["predictions"]
     assert client.state["count"] == epochs
     assert predictions.sum((1, 2)).gt(0).sum() == filled
@@ -84,8 +84,8 @@ def test_buffer_keeps_newest_predictions(make_client, make_ctx, initial_vector):
     Labels are not replaced, so both clients train the same model.
     """
     short, long, ctx = make_client(), make_client(), make_ctx(stage="joint", lr=0.05)
-    update(short, ctx, initial_vector, joint_epochs=5, buffer=2, start_after=100)
-    update(long, ctx, initial_vector, joint_epochs=5, buffer=5, start_after=100)
+    update(short, ctx, initial_vector, joint_epochs=5, buffer_epochs=2, min_predictions=100)
+    update(long, ctx, initial_vector, joint_epochs=5, buffer_epochs=5, min_predictions=100)
     assert torch.equal(short.state["predictions"], long.state["predictions"][[4, 3]])
 
 
@@ -99,7 +99,7 @@ def test_first_predictions_are_of_received_model(make_client, make_ctx, initial_
 
 def test_labels_are_kept_until_enough_predictions(make_client, make_ctx, initial_vector):
     """The count persists between rounds: 3 + 3 epochs reach 5. The old buffer is not modified."""
-    client, params = make_client(), {"joint_epochs": 3, "start_after": 5}
+    client, params = make_client(), {"joint_epochs": 3, "min_predictions": 5}
     update(client, make_ctx(stage="joint"), initial_vector, **params)
     assert client.labels is client.given_labels
     stored = client.state["predictions"]
@@ -113,7 +113,7 @@ def test_labels_are_kept_until_enough_predictions(make_client, make_ctx, initial
 def test_next_epoch_trains_on_replaced_labels(make_client, make_ctx, initial_vector):
     ctx = make_ctx(stage="joint", lr=0.1)
     early, late = (
-        update(make_client(), ctx, initial_vector, joint_epochs=2, start_after=start)
+        update(make_client(), ctx, initial_vector, joint_epochs=2, min_predictions=start)
         for start in (1, 2)
     )
     assert not torch.equal(early.models["model"], late.models["model"])
@@ -121,7 +121,7 @@ def test_next_epoch_trains_on_replaced_labels(make_client, make_ctx, initial_vec
 
 def test_hard_labels(make_client, make_ctx, initial_vector):
     client, ctx = make_client(), make_ctx(stage="joint")
-    update(client, ctx, initial_vector, joint_epochs=2, start_after=2, labels="hard")
+    update(client, ctx, initial_vector, joint_epochs=2, min_predictions=2, label_type="hard")
     assert client.labels.dtype == torch.int64
     assert torch.equal(client.labels, client.state["predictions"][:2].mean(0).argmax(1))
 
@@ -159,18 +159,26 @@ def stages(method):
 
 def test_stages(open_run):
     """32 participations of 4 clients are 8 rounds. A fifth of 4 rounds is rounded to 1."""
-    shares = ("method.budget_share=1", "method.warmup_share=0.25", "method.retrain_share=0.375")
+    shares = (
+        "method.budget_fraction=1",
+        "method.warmup_fraction=0.25",
+        "method.retrain_fraction=0.375",
+    )
     run = open_run("method=jointopt", *shares)
     assert stages(run.method) == ["warmup"] * 2 + ["joint"] * 3 + ["retrain"] * 3
-    half = open_run("method=jointopt", "method.budget_share=0.5", "method.warmup_share=0.2")
+    half = open_run("method=jointopt", "method.budget_fraction=0.5", "method.warmup_fraction=0.2")
     assert stages(half.method) == ["warmup"] + ["joint"] * 3
     assert half.method.planned_participations == 16
-    least = open_run("method=jointopt", "method.budget_share=0.01", "method.warmup_share=0")
+    least = open_run("method=jointopt", "method.budget_fraction=0.01", "method.warmup_fraction=0")
     assert stages(least.method) == ["joint"]
 
 
 def test_retraining_starts_once_from_new_weights(open_run):
-    shares = ("method.budget_share=1", "method.warmup_share=0.25", "method.retrain_share=0.375")
+    shares = (
+        "method.budget_fraction=1",
+        "method.warmup_fraction=0.25",
+        "method.retrain_fraction=0.375",
+    )
     run = open_run("method=jointopt", *shares)
     method, models = run.method, []
     for run.round in range(7):
@@ -183,7 +191,12 @@ def test_retraining_starts_once_from_new_weights(open_run):
 
 def test_retraining_divides_lr_by_ten_after_each_third(make_client, make_ctx, initial_vector):
     """Rounds 2, 4 and 6 of 2 to 7 lie in different thirds. One step moves by lr * gradient."""
-    params = {"joint_epochs": 1, "budget_share": 1.0, "warmup_share": 0.25, "retrain_share": 0.75}
+    params = {
+        "joint_epochs": 1,
+        "budget_fraction": 1.0,
+        "warmup_fraction": 0.25,
+        "retrain_fraction": 0.75,
+    }
     steps = []
     for round in (2, 4, 6):
         client = make_client(labels=[1, 2, 3])
@@ -198,7 +211,7 @@ def test_retraining_divides_lr_by_ten_after_each_third(make_client, make_ctx, in
 @pytest.mark.parametrize("labels", [[3], [3, 3], [5] * 11])
 def test_small_clients(make_client, make_ctx, initial_vector, labels):
     client, ctx = make_client(labels=labels), make_ctx(stage="joint")
-    reply = update(client, ctx, initial_vector, joint_epochs=3, start_after=2)
+    reply = update(client, ctx, initial_vector, joint_epochs=3, min_predictions=2)
     assert torch.isfinite(reply.models["model"]).all()
     assert torch.allclose(client.labels.sum(1), torch.ones(len(labels)))
 
@@ -208,20 +221,20 @@ def test_centralized_run(run_small):
     record = run_small(
         *("method=jointopt", "partition=centralized", "budget.participations=4"),
         *("federation.num_clients=1", "federation.clients_per_round=1", "train.batch_size=128"),
-        *("method.budget_share=1", "method.warmup_share=0", "method.retrain_share=0.5"),
-        *("method.joint_epochs=1", "method.start_after=1"),
+        *("method.budget_fraction=1", "method.warmup_fraction=0", "method.retrain_fraction=0.5"),
+        *("method.joint_epochs=1", "method.min_predictions=1"),
     )
     assert record["status"] == "done"
     assert record["cost"]["participations"] == 4
-    assert "labels/accuracy_after" in record["scores"]
+    assert "labels/accuracy_after" in record["metrics"]
 
 
 @pytest.mark.parametrize(
     "params",
     [
-        {"budget_share": 0.0}, {"warmup_share": 1.5}, {"joint_epochs": 0}, {"alpha": -1.0},
-        {"buffer": 0}, {"start_after": 0}, {"labels": "both"}, {"prior": "global"},
-        {"retrain_share": 0.9},
+        {"budget_fraction": 0.0}, {"warmup_fraction": 1.5}, {"joint_epochs": 0}, {"alpha": -1.0},
+        {"buffer_epochs": 0}, {"min_predictions": 0}, {"label_type": "both"}, {"prior": "global"},
+        {"retrain_fraction": 0.9},
     ],
 )  # fmt: skip
 def test_invalid_parameters(params):

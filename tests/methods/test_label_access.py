@@ -233,7 +233,7 @@ def test_predict_cannot_recognize_mislabeled_samples(
     configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = configure(
-        *("noise=symmetric", "noise.epsilon=0.4", "evaluate.memorised_samples=200"),
+        *("noise=symmetric", "noise.epsilon=0.4", "evaluate.memorization_samples=200"),
         *("federation.clients_per_round=8", "budget.participations=16"),
     )
     rate, in_probe, is_early = probe_attack(config)

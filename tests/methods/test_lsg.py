@@ -97,7 +97,7 @@ def test_sharpening_doubles_the_logits():
 )
 def test_delayed_sharpening(make_client, make_ctx, initial_vector, params, round, sharpens):
     """The warm-up is half of 8 rounds."""
-    method = LSG(LSGParams(warmup_rounds=0.5, distillation="none", **params))
+    method = LSG(LSGParams(warmup_fraction=0.5, distillation="none", **params))
     client = make_client(num_samples=10)
     task = make_task(client, initial_vector, make_ctx(round=round))
     models = task.load_models()
@@ -176,7 +176,7 @@ def test_js_is_symmetric_and_at_most_ln_2():
 def test_ramp_of_the_weight(make_client, make_ctx, initial_vector, warmup, round, expected):
     """lambda = 0.4 in a run of 8 rounds."""
     task = make_task(make_client(), initial_vector, make_ctx(round=round))
-    LSG(LSGParams(lambda_=0.4, warmup_rounds=warmup)).start_local_update({}, task)
+    LSG(LSGParams(lambda_=0.4, warmup_fraction=warmup)).start_local_update({}, task)
     assert task.local.weight == pytest.approx(expected)
 
 
@@ -275,7 +275,7 @@ def test_diagnosis_uses_the_ensembles(open_run):
 def test_record_has_scores_of_the_diagnosis(run_small):
     record = run_small("method=lsg")
     assert record["status"] == "done" and record["oracle"] == ""
-    assert {"labels/accuracy_after", "samples/recall"} <= set(record["scores"])
+    assert {"labels/accuracy_after", "samples/recall"} <= set(record["metrics"])
 
 
 def test_js_has_no_linear_form():

@@ -114,4 +114,4 @@ def test_queries_are_not_participations(run_small):
     record = run_small("method=poc", "method.d=6", "budget.participations=8")
     cost = record["cost"]
     assert record["status"] == "done"
-    assert (cost["participations"], cost["contacts"], cost["models_up"]) == (8, 2 * 6, 8)
+    assert (cost["participations"], cost["queries"], cost["models_up"]) == (8, 2 * 6, 8)

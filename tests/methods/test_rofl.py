@@ -87,14 +87,14 @@ def test_nearest_class_is_by_angle():
 def test_number_of_selected_samples(make_client, make_ctx, initial_vector, round, selected):
     """tau = 0.2 over 3 of 8 rounds is 0, 0.1, 0.2, 0.2. There are 4 batches of 10."""
     client = make_client(num_samples=40)
-    update(client, make_ctx(round=round), initial_vector, ramp_rounds=3 / 8)
+    update(client, make_ctx(round=round), initial_vector, ramp_fraction=3 / 8)
     assert int(client.state["chosen"].sum()) == selected
 
 
 def test_labels_are_kept_before_the_start(make_client, make_ctx, initial_vector):
     """T_pl is half of 8 rounds."""
     client = make_client()
-    update(client, make_ctx(round=3), initial_vector, pseudo_label_start=0.5)
+    update(client, make_ctx(round=3), initial_vector, pseudo_label_start_fraction=0.5)
     assert torch.equal(client.state["targets"], client.given_labels)
 
 
@@ -106,7 +106,7 @@ def test_inconsistent_samples_get_pseudo_labels(make_client, make_ctx, initial_v
     client = make_client()
     predicted = predict(client, initial_vector)
     ctx = make_ctx(round=4, local_epochs=4, lr=0.1)
-    update(client, ctx, initial_vector, pseudo_label_start=0.5)
+    update(client, ctx, initial_vector, pseudo_label_start_fraction=0.5)
     targets = client.state["targets"]
     changed = targets != client.given_labels
     assert changed.any()
@@ -121,7 +121,7 @@ def test_consistent_samples_keep_their_label(make_client, make_ctx, initial_vect
     centroids = torch.zeros(10, 64)
     centroids[4] = 1.0
     ctx = make_ctx(round=7, batch_size=8, lr=1e-9)
-    update(client, ctx, initial_vector, centroids, forget_rate=0.0, pseudo_label_start=0.5)
+    update(client, ctx, initial_vector, centroids, forget_rate=0.0, pseudo_label_start_fraction=0.5)
     expected = torch.where(client.given_labels == 4, 4, predict(client, initial_vector))
     assert torch.equal(client.state["targets"], expected)
 
@@ -134,7 +134,7 @@ def test_effect_of_the_centroid_term(
 ):
     """Without gradients the term has no effect. Its weight ramps up from 0 in round 0."""
     centroids = torch.rand(10, 64, generator=torch.Generator().manual_seed(0))
-    options = {"detach": detach, "pseudo_label_start": 0.5}
+    options = {"detach": detach, "pseudo_label_start_fraction": 0.5}
     zero, positive = (
         update(
             make_client(),
@@ -153,7 +153,9 @@ def test_entropy_term_lowers_the_entropy(make_client, make_ctx, initial_vector):
     entropies = []
     for lambda_e in (0.0, 0.8):
         client, ctx = make_client(), make_ctx(local_epochs=5, lr=0.05)
-        reply = update(client, ctx, initial_vector, lambda_e=lambda_e, pseudo_label_start=1.0)
+        reply = update(
+            client, ctx, initial_vector, lambda_e=lambda_e, pseudo_label_start_fraction=1.0
+        )
         (p,) = training.predict_proba(client, client.load_model(reply.models["model"]))
         entropies.append(float(-(p * p.log()).sum(1).mean()))
     assert entropies[1] < entropies[0]
@@ -161,7 +163,10 @@ def test_entropy_term_lowers_the_entropy(make_client, make_ctx, initial_vector):
 
 def test_equals_fedavg_locally_without_its_terms(make_client, make_ctx, initial_vector):
     """The mean over samples has another order, so the results are equal up to rounding."""
-    ctx, off = make_ctx(lr=0.05), {"forget_rate": 0.0, "lambda_e": 0.0, "pseudo_label_start": 1.0}
+    ctx, off = (
+        make_ctx(lr=0.05),
+        {"forget_rate": 0.0, "lambda_e": 0.0, "pseudo_label_start_fraction": 1.0},
+    )
     fedavg = run_local_update(FedAvg(None), make_client(), initial_vector, ctx).models["model"]
     found = update(make_client(), ctx, initial_vector, **off).models["model"]
     assert torch.allclose(found, fedavg, atol=1e-6)
@@ -199,7 +204,7 @@ def test_view_of_pseudo_labels(make_client, make_ctx, initial_vector, monkeypatc
     for view in ("train", "plain"):
         update(make_client(), make_ctx(round=0), initial_vector, pseudo_label_view=view)
     # Round 1 needs neither centroids nor pseudo-labels.
-    update(make_client(), make_ctx(round=1), initial_vector, pseudo_label_start=0.5)
+    update(make_client(), make_ctx(round=1), initial_vector, pseudo_label_start_fraction=0.5)
     assert views == ["train", "plain"]
 
 
@@ -240,5 +245,5 @@ def test_published_rounds(configure, dataset, ramp, start):
     """T_pl of FedCorr, appendix B, and T_k of RoFL, in 1,000, 1,000 and 200 rounds."""
     config = configure("method=rofl", f"dataset={dataset}", "scale=paper")
     rounds = config.budget.participations // config.federation.clients_per_round
-    assert round(config.method.params.ramp_rounds * rounds) == ramp
-    assert round(config.method.params.pseudo_label_start * rounds) == start
+    assert round(config.method.params.ramp_fraction * rounds) == ramp
+    assert round(config.method.params.pseudo_label_start_fraction * rounds) == start

@@ -27,18 +27,18 @@ def write_run(frozen_conf: None, tmp_path: Path) -> Callable[..., Path]:
         *overrides: str, scale: str = "laptop", seed: int = 1, best: float = 0.5, **changes: Any
     ) -> Path:
         run_dir = tmp_path / "runs" / f"{len(list(tmp_path.glob('runs/*'))):03d}"
-        settings = {"protocol": 2, "seed": seed, "scale": scale}
+        settings = {"protocol_version": 2, "seed": seed, "scale": scale}
         record = {
-            "protocol": 2,
+            "protocol_version": 2,
             "run_id": run_dir.name,
             "status": "done",
             "reason": "",
             "config": settings | written_config(overrides, scale),
-            "scene": {"hash": f"scenario {seed}"},
+            "scenario": {"hash": f"scenario {seed}"},
             "oracle": "",
             "rounds": 10,
             "summary": {"best": best, "last10": best, "final": best},
-            "scores": {},
+            "metrics": {},
             "cost": {"participations": 100},
             "time": {"seconds_method": 1.0},
         }

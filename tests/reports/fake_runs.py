@@ -22,7 +22,7 @@ METHODS = (
 METRICS = (
     *("clients/precision", "clients/recall", "clients/f1"),
     *("samples/precision", "samples/recall", "samples/f1"),
-    *("labels/accuracy_before", "labels/accuracy_after", "memorised/wrong", "memorised/true"),
+    *("labels/accuracy_before", "labels/accuracy_after", "memorization/wrong", "memorization/true"),
 )
 CURVE_COLUMNS = (
     *("round", "stage", "participations", "accuracy", "loss", "bytes_down", "bytes_up", "seconds"),
@@ -72,8 +72,8 @@ def write_run(
         "rounds": tests,
         "confusion": generator.integers(0, 100, (classes, classes)).tolist(),
     }
-    record["scene"] |= {
-        "hash": f"scene {rho} {seed}",
+    record["scenario"] |= {
+        "hash": f"scenario {rho} {seed}",
         "noise_convention": "as </script> FedCorr has it",
     }
     record["summary"] = {
@@ -82,7 +82,7 @@ def write_run(
         "last10": accuracies[-10:].mean(),
         "final": accuracies[-1],
     }
-    record["scores"] = dict.fromkeys(METRICS, 0.5) if method == "fedcorr" else {}
+    record["metrics"] = dict.fromkeys(METRICS, 0.5) if method == "fedcorr" else {}
     record["cost"] = {"participations": 500, "bytes_down": 3_000_000, "bytes_up": 2_000_000}
     (run_dir / "record.json").write_text(json.dumps(record))
     _write_config(run_dir, record["config"])
@@ -140,7 +140,7 @@ def _write_scenario(run_dir: Path, rho: float, seed: int, clients: int, classes:
     rates = np.random.default_rng([seed, int(1000 * rho)]).random(clients)
     rates *= np.arange(clients) < rho * clients
     np.savez(
-        run_dir / "scene.npz",
+        run_dir / "scenario.npz",
         clean_counts=counts,
         client_rate=rates,
         client_level=rates,

@@ -154,8 +154,8 @@ def test_best_match_prefers_the_setting_then_unablated_runs(tmp_path):
 def test_combinations_need_a_method_alone_and_after_fedcorr(tmp_path):
     """median never ran alone, poc never after FedCorr; the ablated run is not used."""
     for final in ("feddyn", "median"):
-        write_run(tmp_path, "fedcorr", **{"method.final": final, "method.mixup": True})
-    write_run(tmp_path, "fedcorr", **{"method.final": "feddyn", "method.mixup": False})
+        write_run(tmp_path, "fedcorr", **{"method.final_method": final, "method.mixup": True})
+    write_run(tmp_path, "fedcorr", **{"method.final_method": "feddyn", "method.mixup": False})
     write_run(tmp_path, "feddyn")
     write_run(tmp_path, "poc")
     found = accuracy.combinations(rows(tmp_path))

@@ -22,14 +22,14 @@ SWITCHES: dict[str, set[str]] = {
 SETTINGS = {
     "lsg": {"lambda_"},
     "coteaching": {"forget_rate", "forget_rate_is_oracle"},
-    "rofl": {"ramp_rounds", "pseudo_label_start"},
+    "rofl": {"ramp_fraction", "pseudo_label_start_fraction"},
     "dividemix": {
-        *("lambda_u", "lambda_u_is_oracle", "lambda_u_ramp"),
-        *("budget_share", "warmup_share", "divide_epochs"),
+        *("lambda_u", "lambda_u_is_oracle", "lambda_u_ramp_fraction"),
+        *("budget_fraction", "warmup_fraction", "divide_epochs"),
     },
     "jointopt": {
-        *("alpha", "beta", "start_after", "retrain_share"),
-        *("budget_share", "warmup_share", "joint_epochs"),
+        *("alpha", "beta", "min_predictions", "retrain_fraction"),
+        *("budget_fraction", "warmup_fraction", "joint_epochs"),
     },
 }
 TRAIN = {
@@ -123,11 +123,11 @@ def test_configuration_of_a_centralized_reference():
         "method=jointopt",
         "partition.noise_clients=100",
         "federation.clients_per_round=1",
-        "method.budget_share=0.032",
-        "method.warmup_share=0",
+        "method.budget_fraction=0.032",
+        "method.warmup_fraction=0",
         "method.joint_epochs=1",
-        "method.start_after=70",
-        "method.retrain_share=0.375",
+        "method.min_predictions=70",
+        "method.retrain_fraction=0.375",
         "train.batch_size=128",
         "train.momentum=0.9",
         "train.weight_decay=0.0001",
@@ -142,8 +142,8 @@ def test_smaller_scales_keep_overrides_that_distinguish_cells():
     paper, laptop = (
         load_table("fedcorr_table2").overrides(*key, scale) for scale in ("paper", "laptop")
     )
-    assert set(paper) - set(laptop) == {"model=resnet18", "method.start_after=70"}
-    assert set(laptop) - set(paper) == {"method.start_after=7"}
+    assert set(paper) - set(laptop) == {"model=resnet18", "method.min_predictions=70"}
+    assert set(laptop) - set(paper) == {"method.min_predictions=7"}
     assert {"federation.num_clients=1", "train.lr=0.2"} <= set(laptop)
     assert "budget.participations=400" in load_table("lsg_table4").overrides(
         "FL / Ours", "Test accuracy"

@@ -31,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_run(runs, "lsg", best=level, **{"method.lambda_": level}, **symmetric)
         write_run(runs, "fedavg", best=level, **rho)
         write_run(runs, "feddyn", best=level + 0.1, **rho)
-        write_run(runs, "fedcorr", best=level + 0.3, **{"method.final": "feddyn"}, **rho)
+        write_run(runs, "fedcorr", best=level + 0.3, **{"method.final_method": "feddyn"}, **rho)
     write_run(runs, "fedavg", best=0.6, seed=2, **{"noise.rho": 0.4})
     write_run(runs, "fedavg", **{"partition.name": "dirichlet", "partition.alpha": 0.5})
     return runs
@@ -183,8 +183,8 @@ def test_command_writes_all_figures(runs, tmp_path, capsys):
 def test_skipped_figures_are_reported(tmp_path, capsys):
     runs = tmp_path / "runs"
     write_run(runs, "fedcorr")
-    damaged = write_run(runs, "fedcorr", seed=2) / "scene.npz"
-    damaged.write_bytes((FEDCORR / "scene.npz").read_bytes()[:300])
+    damaged = write_run(runs, "fedcorr", seed=2) / "scenario.npz"
+    damaged.write_bytes((FEDCORR / "scenario.npz").read_bytes()[:300])
     (write_run(runs, "fedcorr", seed=3) / "journal.jsonl").write_text('{"round": 1, "cumul')
     names = "figure=lsg_figure5,fedcnml_figure2,fedcorr_figure3"
     assert main([names, f"runs={runs}", f"out={tmp_path / 'out'}"]) == 0
@@ -195,7 +195,7 @@ def test_skipped_figures_are_reported(tmp_path, capsys):
         "lsg_figure5 laptop: skipped: no setting has runs of lsg with two values of method.lambda_",
         "fedcnml_figure2 laptop: skipped: no run of fedcnml with eta in its journal",
         f"{prefix}/fedcorr-002/journal.jsonl: JSONDecodeError",
-        f"{prefix}/fedcorr-001/scene.npz: BadZipFile",
+        f"{prefix}/fedcorr-001/scenario.npz: BadZipFile",
     ]
 
 
@@ -253,5 +253,5 @@ def test_figures_of_one_run_depend_on_its_files(tmp_path):
     assert set(render_figures(run_dir)) == {"partition", "lid_mixture"}
     (run_dir / "journal.jsonl").write_text("{")
     assert set(render_figures(run_dir)) == {"partition"}
-    (run_dir / "scene.npz").unlink()
+    (run_dir / "scenario.npz").unlink()
     assert render_figures(run_dir) == {}

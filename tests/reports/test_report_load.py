@@ -12,7 +12,7 @@ EXPECTED_WARNINGS = {
     "bad-half-written": "cannot read {}/record.json: not a valid JSON object; delete it to rerun",
     "bad-no-summary": "cannot read {}/record.json: missing summary; delete it to rerun",
     "bad-not-a-record": "cannot read {}/record.json: not a valid JSON object; delete it to rerun",
-    "bad-protocol": "cannot read {}/record.json: protocol 0 is not comparable with protocol 2",
+    "bad-protocol": "cannot read {}/record.json: protocol version 0 is not comparable with 2",
     "bad-unfinished": "{}: unfinished, no record.json; excluded",
 }
 

@@ -65,7 +65,7 @@ def test_panels_use_logged_metrics_only(tmp_path: Path) -> None:
         "clients/auroc",
         "samples/f1",
         "labels/accuracy_after",
-        "memorised/wrong",
+        "memorization/wrong",
     )
     totals = (
         "cost/bytes_up",

@@ -29,8 +29,8 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "fedavg": {},
         "fedprox": {"mu": 1.0, "form": "squared"},
         "fedcorr": {
-            **{"iterations": 5, "finetuning_share": 0.5, "theta": 0.5, "pi": 0.5, "kappa": 0.1},
-            **{"beta": 5.0, "alpha": 1.0, "neighbours": 20, "final": "fedavg"},
+            **{"iterations": 5, "finetuning_fraction": 0.5, "theta": 0.5, "pi": 0.5, "kappa": 0.1},
+            **{"beta": 5.0, "alpha": 1.0, "num_neighbors": 20, "final_method": "fedavg"},
             **{"correction": True, "fraction_scheduling": True, "proximal": True},
             **{"finetuning": True, "usual_training": True, "mixup": True, "profile": "official"},
             **{"prox": None, "sample_loss": None, "rank_loss": None, "relabel_pool": None},
@@ -71,7 +71,7 @@ def written_config(overrides: tuple[str, ...], scale: str = "laptop") -> dict[st
         "train": dict(TRAIN),
         "federation": {"num_clients": clients, "clients_per_round": cohort},
         "budget": {"participations": participations},
-        "evaluate": {"every": 1, "memorised_samples": 1000},
+        "evaluate": {"every": 1, "memorization_samples": 1000},
     }
     for key, value in values.items():
         if key not in OPTIONS:

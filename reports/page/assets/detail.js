@@ -11,8 +11,8 @@ const DETECTION_SCORES = {
 const CORRECTION_SCORES = {
   "labels/accuracy_after": "accuracy of current labels",
   "labels/accuracy_before": "accuracy of given labels",
-  "memorised/wrong": "mislabeled: given label predicted",
-  "memorised/true": "mislabeled: true class predicted",
+  "memorization/wrong": "mislabeled: given label predicted",
+  "memorization/true": "mislabeled: true class predicted",
 };
 const COST_LABELS = {
   participations: "participations",
@@ -147,7 +147,7 @@ function scenarioSection(run) {
   if (convention) facts.push(convention);
   if (hash) facts.push(`Scenario ${hash}.`);
   const parts = [el("p", { class: "hint" }, facts.join(" "))];
-  if (!scenario) parts.push(el("p", { class: "soft" }, "No figure: scene.npz is missing."));
+  if (!scenario) parts.push(el("p", { class: "soft" }, "No figure: scenario.npz is missing."));
   else parts.push(...scenarioFigure(scenario));
   if (scenario?.transition) {
     const caption = "Fraction of the true class (row) with each given label (column), %";
