@@ -70,16 +70,23 @@ def run_job(config: DictConfig) -> float:
 
 
 def _run_one(config: DictConfig) -> int:
-    from benchmarks.config.sweep import PlannedRun
-    from benchmarks.terminal.run_tables import print_run_summary
+    from benchmarks.config.compose import Composer
+    from benchmarks.config.sweep import PlannedRun, add_references
+    from benchmarks.terminal.run_tables import print_results_table, print_run_summary
 
     overrides: Any = OmegaConf.to_container(HydraConfig.get().overrides, resolve=False)
     check_options([*overrides["hydra"], *overrides["task"]])
     run = PlannedRun(overrides["task"], validate_config(config))
+    runs = [run]
+    if run.config.references:
+        composer = Composer(str(HydraConfig.get().job.config_name), overrides["hydra"])
+        runs = add_references(runs, composer)
     return execute_runs(
-        [run],
-        lambda pending: run_from_config(run.config),
-        lambda runs, finished: print_run_summary(run.config, run.config.run_id in finished),
+        runs,
+        lambda pending: [run_from_config(run.config) for run in pending],
+        print_results_table
+        if run.config.references
+        else lambda _, finished: print_run_summary(run.config, run.config.run_id in finished),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from benchmarks.config.schema import RunConfig
 
 # Equal for all runs of a sweep.
-UNINFORMATIVE_KEYS = ("runs_dir", "data_dir", "force", "dry_run", "dry")
+UNINFORMATIVE_KEYS = ("runs_dir", "data_dir", "force", "dry_run", "dry", "references")
 
 
 def run_title(config: RunConfig) -> str:
@@ -16,6 +16,8 @@ def run_title(config: RunConfig) -> str:
         if isinstance(value, (int, float)) and not isinstance(value, bool)
     ]
     noise = config.noise.name + (f"({','.join(levels)})" if levels else "")
+    if config.labels == "clean":
+        noise += " clean labels"
     return f"{config.method.name} {config.dataset.name} {noise} seed {config.seed}"
 
 

@@ -116,6 +116,8 @@ class RunConfig:
 
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)]  # range of numpy's legacy generator
     scale: Literal["paper", "laptop", "smoke"]
+    labels: Literal["given", "clean"]  # that clients train on
+    references: bool  # add reference runs
     dataset: Component
     model: Component
     partition: Component
@@ -147,8 +149,11 @@ class RunConfig:
             },
             **{name: to_plain_data(getattr(self, name)) for name in HASHED_SECTIONS},
         }
-        if not self.evaluate.validation:  # the ids of these runs are older than the key
+        # The ids of runs without these are older than the keys.
+        if not self.evaluate.validation:
             del hashed["evaluate"]["validation"]
+        if self.labels != "given":
+            hashed["labels"] = self.labels
         return hashed
 
     @property

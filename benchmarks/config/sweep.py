@@ -13,6 +13,7 @@ from benchmarks.config.compose import Composer, hydra_session
 from benchmarks.config.experiments import merge_overrides, parse_experiment
 from benchmarks.config.explain import explain_error
 from benchmarks.config.schema import RunConfig
+from benchmarks.records.references import REFERENCE_METHOD
 from methods.core.errors import UserError, invalid
 
 
@@ -38,7 +39,20 @@ def plan_runs(overrides: Sequence[str], composer: Composer) -> list[PlannedRun]:
             runs.setdefault(config.run_id, PlannedRun(run, config))
     if not runs:
         raise UserError("cannot start a sweep without runs: the experiment skips all of them")
-    return list(runs.values())
+    return add_references([*runs.values()], composer)
+
+
+def add_references(runs: Sequence[PlannedRun], composer: Composer) -> list[PlannedRun]:
+    """The runs, followed by the reference runs of those with `references=true`."""
+    planned = {run.config.run_id: run for run in runs}
+    for overrides, config in runs:
+        own = ("method=", "method.", "labels=")
+        shared = [text for text in overrides if not text.startswith(own)]
+        for labels in ("given", "clean") if config.references else ():
+            run = [*shared, f"method={REFERENCE_METHOD}", f"labels={labels}"]
+            reference = composer.compose_run(run)
+            planned.setdefault(reference.run_id, PlannedRun(run, reference))
+    return list(planned.values())
 
 
 def expand_sweeps(overrides: Sequence[str]) -> list[list[str]]:

@@ -59,7 +59,7 @@ def _validate(config: RunConfig, datasets: dict[str, data.Dataset], checked: set
         datasets[key] = data.load(config.dataset.name, config.data_dir, config.dataset.params)
     dataset = datasets[key]
     components = (config.dataset, config.model, config.partition, config.noise)
-    scenario_key = repr((*components, config.federation, config.seed))
+    scenario_key = repr((*components, config.federation, config.seed, config.labels))
     if scenario_key not in checked:
         models.validate_model(config.model.name, dataset.shape, config.model.params)
         build_scenario(config, dataset)

@@ -12,6 +12,7 @@ import partition
 from benchmarks.config.schema import RunConfig
 from benchmarks.data import Dataset
 from benchmarks.records.files import atomic_write
+from methods.core.errors import UserError
 from methods.core.streams import numpy_generator
 
 
@@ -25,6 +26,7 @@ class Scenario:
     num_classes: int
     # Indices of samples that clients have lost to the validation set. No client has them.
     held_out: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    noisy_labels: np.ndarray | None = None  # of the scenario, if clients get the clean labels
 
     @property
     def num_clients(self) -> int:
@@ -42,12 +44,13 @@ class Scenario:
 
     @property
     def hash(self) -> str:
-        """Hash of partition and given labels. Runs with equal hashes have the same scenario."""
+        """Hash of partition and noisy labels. Runs with equal hashes have the same scenario."""
         digest = hashlib.sha256()
         for indices in self.client_indices:
             digest.update(len(indices).to_bytes(8, "little"))
             digest.update(indices.astype("<i8").tobytes())
-        digest.update(self.noise.labels.astype("<i8").tobytes())
+        labels = self.noise.labels if self.noisy_labels is None else self.noisy_labels
+        digest.update(labels.astype("<i8").tobytes())
         digest.update(self.held_out.astype("<i8").tobytes())
         return digest.hexdigest()[:16]
 
@@ -87,7 +90,25 @@ def build_scenario(config: RunConfig, dataset: Dataset) -> Scenario:
     if noise_clients is not client_indices:
         record = noise.pool_noise_record(record, labels, client_indices, num_classes)
     scenario = Scenario(client_indices, labels, record, num_classes)
-    return hold_out(scenario, config.evaluate.validation, seed)
+    scenario = hold_out(scenario, config.evaluate.validation, seed)
+    if config.labels == "given":
+        return scenario
+    if not dataset.labels_are_clean:
+        raise UserError(
+            f"cannot train on labels=clean: {dataset.name} has no clean training labels"
+        )
+    return with_clean_labels(scenario)
+
+
+def with_clean_labels(scenario: Scenario) -> Scenario:
+    """The scenario with clean labels for all clients, as a reference. The hash is the same."""
+    clean, clients = scenario.clean_labels, scenario.client_indices
+    convention = "Clean labels; the noise of the scenario is not applied."
+    levels = np.zeros(len(clients))
+    record = noise.make_noise_record(
+        clean, clean, levels, clients, scenario.num_classes, convention
+    )
+    return replace(scenario, noise=record, noisy_labels=scenario.noise.labels)
 
 
 def hold_out(scenario: Scenario, share: float, seed: int) -> Scenario:

@@ -11,20 +11,26 @@ from benchmarks.config.sweep import PlannedRun
 from benchmarks.records.estimates import estimate, format_total, load_timed_records
 from benchmarks.records.files import LOG_FILE
 from benchmarks.records.record import FINAL_STATUSES, Record, read_record
+from benchmarks.records.references import References, find_references
 from benchmarks.terminal.console import make_console
 from methods.core.errors import UserError
 
 RESULT_COLUMNS = (
     "status",
-    "selec-\nted %",
-    "best %",
+    "selected\n%",
+    "best %\n(oracle)",
     "last\n10 %",
+    "damage\nrepaired %",
     "noisy-\nclient F1",
     "label\naccuracy %",
     "partici-\npations",
     "time\n[s]",
 )
 LOCKED = "locked by another process"
+REPAIRED_NOTE = (
+    "damage repaired: (last 10 - FedAvg) / (FedAvg on clean labels - FedAvg) of the same scenario;"
+    " runs with clean labels are references"
+)
 
 
 def status_line(record: Record) -> str:
@@ -75,8 +81,10 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
     counts = {"done": 0, "diverged": 0, "failed": 0, "skipped": 0}
     rows: list[list[str]] = []
     reasons: list[str] = []
+    records = {config.run_id: read_record(config.run_dir) for _, config in runs}
+    references = find_references(filter(None, records.values()))
     for overrides, config in runs:
-        record = read_record(config.run_dir)
+        record = records[config.run_id]
         status = record.status if record else "skipped"
         if config.run_id in finished:
             counts["skipped"] += 1
@@ -87,11 +95,12 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
             if status != "done":
                 reason = f"{record.reason} ({config.run_dir / LOG_FILE})" if record else LOCKED
                 reasons.append(f"{run_label(overrides)}: {status}: {reason}")
-        values = dict(text.split("=", 1) for text in overrides)
-        rows.append([*(values.get(key, "") for key in keys), shown, *_result_columns(record)])
+        values = dict(text.split("=", 1) for text in overrides) | {"labels": config.labels}
+        results = _result_columns(record, references.get(config.run_id))
+        rows.append([*(values.get(key, "") for key in keys), shown, *results])
     columns = [*keys, *RESULT_COLUMNS]
     used = [i for i in range(len(columns)) if any(row[i] != "-" for row in rows)]
-    title = "Test accuracy: best and mean of the last 10 evaluations"
+    title = "Accuracy of the evaluated models on the test split"
     table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True)
     for i in used:
         is_number = i > len(keys)
@@ -102,6 +111,8 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
     console.print(table)
     total = ", ".join(f"{count} {status}" for status, count in counts.items())
     console.print(f"{total}; records in {runs[0].config.runs_dir}/")
+    if references:
+        console.print(REPAIRED_NOTE, soft_wrap=True)
     for line in reasons:
         console.print(line, soft_wrap=True)
     return 1 if counts["failed"] else 0
@@ -146,17 +157,19 @@ def _summary_rows(record: Record) -> list[tuple[str, str]]:
     return [*rows, ("cost", text)]
 
 
-def _result_columns(record: Record | None) -> list[str]:
+def _result_columns(record: Record | None, references: References | None) -> list[str]:
     """Values of RESULT_COLUMNS after the status; `-` where there is none."""
     if record is None:
         return ["-"] * (len(RESULT_COLUMNS) - 1)
     summary, f1 = record.summary, record.metrics.get("clients/f1")
     accuracy = _label_accuracy(record)
     selected = summary.selected if summary else None
+    repaired = references.repaired(summary) if summary and references else None
     return [
         "-" if selected is None else f"{100 * selected:.2f}",
         f"{100 * summary.best:.2f}" if summary else "-",
         f"{100 * summary.last10:.2f}" if summary else "-",
+        "-" if repaired is None else f"{100 * repaired:.1f}",
         "-" if f1 is None else f"{f1:.3f}",
         f"{100 * accuracy[0]:.1f} -> {100 * accuracy[1]:.1f}" if accuracy else "-",
         str(record.cost.participations),
@@ -180,11 +193,12 @@ def _status(config: RunConfig) -> str:
 def _varied_keys(runs: Sequence[PlannedRun]) -> list[str]:
     """Keys whose values differ between runs; all keys if none differs."""
     values: dict[str, set[str]] = {}
-    for overrides, _ in runs:
-        for text in identifying_overrides(overrides):
+    for overrides, config in runs:
+        for text in [*identifying_overrides(overrides), f"labels={config.labels}"]:
             key, _, value = text.partition("=")
             values.setdefault(key, set()).add(value)
-    return [key for key, found in values.items() if len(found) > 1] or list(values)
+    varied = [key for key, found in values.items() if len(found) > 1]
+    return varied or [key for key in values if key != "labels"]
 
 
 def _percent(value: float) -> str:
