@@ -56,7 +56,7 @@ class Coteaching(FedAvg):
     def start_local_update(self, models: Models, task: LocalTask) -> None:
         length = rounds_from_fraction(self.params.ramp_fraction, task.ctx.spec)
         task.local.rate = forget_rate(task.ctx.round, length, self.params.forget_rate)
-        task.local.selected = torch.zeros(task.client.num_samples, dtype=torch.bool)
+        task.local.selected = []  # positions, in the last epoch
 
     def joint_loss(self, models: Models, batch: Batch, task: LocalTask) -> Tensor:
         logits = [model(batch.x) for model in models.values()]
@@ -64,12 +64,14 @@ class Coteaching(FedAvg):
         selected_a = smallest_loss_indices(losses_a, task.local.rate)
         selected_b = smallest_loss_indices(losses_b, task.local.rate)
         if batch.epoch == task.ctx.train.local_epochs - 1:
-            task.local.selected[batch.index[selected_a]] = True
+            task.local.selected.append(batch.index.index_select(0, selected_a))
         # Each term has gradients for one model only, because the selection has none.
-        return losses_a[selected_b].mean() + losses_b[selected_a].mean()
+        losses = losses_a.index_select(0, selected_b), losses_b.index_select(0, selected_a)
+        return losses[0].mean() + losses[1].mean()
 
     def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
-        task.client.state["picked"] = task.local.selected
+        picked = torch.zeros_like(task.client.given_labels, dtype=torch.bool)
+        task.client.state["picked"] = picked.index_fill_(0, torch.cat(task.local.selected), True)
         return {}
 
 

@@ -1,9 +1,11 @@
 """DivideMix (Li et al., ICLR 2020), run locally on every client after FedAvg warm-up rounds."""
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from numpy.random import Generator
 from torch import Tensor
@@ -91,46 +93,65 @@ class DivideMix(WarmupMethod):
         return task.client.reply({name: model.vector for name, model in models.items()})
 
     def _divide_and_train(self, a: FlatModel, b: FlatModel, task: LocalTask) -> None:
-        trainer, rng = Trainer(task, [a, b]), task.rng("dividemix")
-        for epoch in range(self.params.divide_epochs):
-            clean_a, clean_b = clean_probabilities(task.client, (a, b), rng)
-            for model, other, clean in ((a, b, clean_b), (b, a, clean_a)):
-                labeled = (clean > self.params.threshold).nonzero()[:, 0]
-                if len(labeled) < 2:
-                    trainer.epoch(self._cross_entropy_loss(model, task), epoch, models=[model])
+        client, trainer, rng = task.client, Trainer(task, [a, b]), task.rng("dividemix")
+        for _ in range(self.params.divide_epochs):
+            clean_a, clean_b = clean_probabilities(client, (a, b), rng)
+            first, second = (self._divide(clean, trainer, rng) for clean in (clean_b, clean_a))
+            uploaded = client.upload(first.clean, first.mixing, second.clean, second.mixing)
+            first = first._replace(clean=uploaded[0], mixing=uploaded[1])
+            second = second._replace(clean=uploaded[2], mixing=uploaded[3])
+            for models, division in (((a, b), first), ((b, a), second)):
+                if len(division.labeled) < 2:
+                    loss = self._cross_entropy_loss(models[0], task)
+                    trainer.fit(trainer.epochs([None])[0].batches, loss, models[:1])
                 else:
-                    loss = self._mixmatch_loss(trainer, (model, other), clean, rng, task.ctx)
-                    trainer.epoch(loss, epoch, models=[model], subset=labeled)
-        task.client.state["doubtful"] = clean_a <= self.params.threshold
+                    batches, loss = self._mixmatch_epoch(trainer, models, division, task.ctx)
+                    trainer.fit(batches, loss, models[:1])
+        client.state["doubtful"] = clean_a <= self.params.threshold
+
+    def _divide(self, clean: Tensor, trainer: Trainer, rng: Generator) -> "Division":
+        size, threshold = trainer.train_params.batch_size, self.params.threshold
+        labeled, unlabeled = (m.nonzero()[:, 0] for m in (clean > threshold, clean <= threshold))
+        partners = itertools.cycle(mixup.batch_sizes(len(unlabeled), size) or [0])
+        sizes = mixup.batch_sizes(len(labeled), size) if len(labeled) >= 2 else []
+        rows = [2 * (size + next(partners)) for size in sizes]
+        alpha = self.params.mixup_alpha
+        drawn = [(mixup.sample_lambda(alpha, rng), rng.permutation(count)) for count in rows]
+        mixing = np.concatenate([np.empty(0, np.int64), *(order for _, order in drawn)])
+        lams = [max(lam, 1 - lam) for lam, _ in drawn]
+        return Division(clean, labeled, unlabeled, lams, rows, torch.from_numpy(mixing))
 
     def _cross_entropy_loss(self, model: FlatModel, task: LocalTask) -> training.LossFunction:
         return lambda batch: self.batch_loss(model, batch, task)
 
-    def _mixmatch_loss(
-        self, trainer: Trainer, models: ModelList, clean: Tensor, rng: Generator, ctx: RoundContext
-    ) -> training.LossFunction:
-        """Loss of the first model. The second one helps to guess labels of unlabeled samples."""
-        params, client, temperature = self.params, trainer.client, self.params.temperature
-        weight = params.lambda_u * self.unlabeled_ramp(ctx)
-        unlabeled = (clean <= params.threshold).nonzero()[:, 0]
-        partners = cycle_batches(trainer, unlabeled) if len(unlabeled) else None
-
-        def two_views(batch: Batch) -> tuple[Tensor, ...]:
-            return batch.x, client.images(batch.index, "train", trainer.augment)
+    def _mixmatch_epoch(
+        self, trainer: Trainer, models: ModelList, division: "Division", ctx: RoundContext
+    ) -> tuple[Iterable[Batch], training.LossFunction]:
+        """Labeled batches and the loss of the first model. The second helps to guess labels."""
+        client, temperature, num_steps = trainer.client, self.params.temperature, len(division.rows)
+        weight = self.params.lambda_u * self.unlabeled_ramp(ctx)
+        num_batches = -(-len(division.unlabeled) // trainer.train_params.batch_size)
+        passes = -(-num_steps // num_batches) if num_batches else 0
+        subsets = [division.labeled, *[division.unlabeled] * passes]
+        (order, batches), *others = trainer.epochs(subsets, second_view=("train", trainer.augment))
+        partners = itertools.chain.from_iterable(epoch.batches for epoch in others)
+        trust = division.clean[order, None]
+        kept = trust * one_hot(client.labels, client.num_classes)[order]
+        mixing = division.mixing.split(division.rows)
 
         def batch_loss(batch: Batch) -> Tensor:
-            x, u = two_views(batch), two_views(next(partners)) if partners is not None else ()
+            partner = next(partners, None)
+            x, u = batch.both_views, () if partner is None else partner.both_views
             guessed = [sharpen(mean_prediction(u, *models), temperature)] * 2 if u else []
-            trust, given = clean[batch.index, None], one_hot(batch.y, client.num_classes)
             predicted = mean_prediction(x, models[0])
-            refined = sharpen(trust * given + (1 - trust) * predicted, temperature)
+            mean = kept[batch.rows] + (1 - trust[batch.rows]) * predicted
+            refined = sharpen(mean, temperature)
             inputs, targets = torch.cat([*x, *u]), torch.cat([refined, refined, *guessed])
-            lam = mixup.sample_lambda(params.mixup_alpha, rng)
-            order = torch.from_numpy(rng.permutation(len(inputs)))
-            mixed, target = mixup.mix(inputs, targets, max(lam, 1 - lam), order)
+            lam, rows = division.lams[batch.step], mixing[batch.step]
+            mixed, target = (mixup.mix(values, lam, rows) for values in (inputs, targets))
             return mixmatch_loss(models[0](mixed), target, 2 * len(batch.y), weight)
 
-        return batch_loss
+        return batches, batch_loss
 
     def unlabeled_ramp(self, ctx: RoundContext) -> float:
         """Factor of lambda_u in this round, from 0 to 1."""
@@ -139,11 +160,23 @@ class DivideMix(WarmupMethod):
         return ramp(ctx.round - warmup, round(self.params.lambda_u_ramp_fraction * rounds))
 
 
+class Division(NamedTuple):
+    """Division of a client's samples for one model, and the random numbers of its mixup."""
+
+    clean: Tensor  # (n,) probability of every sample to be clean
+    labeled: Tensor  # positions of the samples that keep their label
+    unlabeled: Tensor  # positions of the others
+    lams: list[float]  # mixup weight of each step
+    rows: list[int]  # number of images that each step mixes
+    mixing: Tensor  # permutation of these images, of all steps
+
+
 def clean_probabilities(client: Client, models: ModelList, rng: Generator) -> list[Tensor]:
-    """For each model, the probability of every sample to be clean, (n,)."""
+    """For each model, the probability of every sample to be clean, (n,), on the host."""
     logits = training.map_client_samples(client, [model.eval() for model in models])
     losses = [cross_entropy(z, client.labels, reduction="none") for z in logits]
-    return [clean_probability(values, int(rng.integers(2**31))) for values in losses]
+    host = torch.stack(losses).cpu()
+    return [clean_probability(values, int(rng.integers(2**31))) for values in host]
 
 
 def clean_probability(losses: Tensor, seed: int) -> Tensor:
@@ -156,12 +189,6 @@ def clean_probability(losses: Tensor, seed: int) -> Tensor:
         return torch.ones_like(losses)
     split = mixture.split_by_gmm(((losses - lowest) / spread).numpy(), seed, **GMM_KWARGS)
     return torch.from_numpy(split.posterior_low).to(losses.dtype)
-
-
-def cycle_batches(trainer: Trainer, subset: Tensor) -> Iterator[Batch]:
-    """Shuffled batches of a subset, without end."""
-    while True:
-        yield from trainer.batches("train", subset)
 
 
 @torch.no_grad()

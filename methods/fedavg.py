@@ -84,6 +84,7 @@ class FedAvg(Method):
             list(models.values()),
             lambda batch: self.joint_loss(models, batch, task),
             penalty=penalty,
+            before_epoch=lambda epoch, order: self.before_epoch(epoch, order, task),
             after_epoch=lambda epoch: self.after_epoch(epoch, task),
             **self.train_options(task),
         )
@@ -111,4 +112,4 @@ def sample_cohort(candidates: int | np.ndarray, size: int, ctx: RoundContext) ->
 def client_arrays(pool: ClientPool, key: str) -> dict[int, np.ndarray]:
     """The tensor `key` of each client state that has it, by client. For `diagnose`."""
     states = {k: pool.state(k) for k in range(pool.num_clients)}
-    return {k: state[key].numpy() for k, state in states.items() if key in state}
+    return {k: np.asarray(state[key]) for k, state in states.items() if key in state}

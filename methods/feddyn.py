@@ -81,12 +81,8 @@ class FedDyn(FedAvg):
         local_alpha = alpha * task.payload.shared["mean_samples"] / task.client.num_samples
         g = task.client.state.get("g", torch.zeros_like(theta))
         task.local.g, task.local.alpha = g, local_alpha
-        task.local.linear_grad = -(local_alpha / alpha) * g - local_alpha * theta
-
-    def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
-        # The backward pass adds to this gradient, so both are clipped together.
-        model.grad.copy_(task.local.linear_grad)
-        return super().batch_loss(model, batch, task)
+        # Part of every gradient, so both are clipped together.
+        models["model"].grad_offset = -(local_alpha / alpha) * g - local_alpha * theta
 
     def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
         model.grad.add_(model.weights, alpha=task.local.alpha)

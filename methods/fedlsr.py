@@ -1,6 +1,7 @@
 """FedLSR: local self-regularization with two views (Jiang et al., CIKM 2022)."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -48,15 +49,16 @@ class FedLSR(FedAvg):
     def start_local_update(self, models: Models, task: LocalTask) -> None:
         warmup = rounds_from_fraction(self.params.warmup_fraction, task.ctx.spec)
         task.local.weight = self.params.gamma * ramp(task.ctx.round, warmup)
-        task.local.view_generator = task.generator("second_view")
         task.local.mix_rng = task.rng("mixing")
+
+    def train_options(self, task: LocalTask) -> Mapping[str, Any]:
+        return {"second_view": ("second", task.generator("second_view"))}
 
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
         local = task.local
-        second = task.client.images(batch.index, "second", local.view_generator)
-        logits = model(batch.x), model(second)
+        first, second = (model(x) for x in batch.both_views)
         mix = float(local.mix_rng.random())  # Beta(1, 1)
-        return two_view_loss(*logits, batch.y, mix, local.weight, self.params)
+        return two_view_loss(first, second, batch.y, mix, local.weight, self.params)
 
 
 def two_view_loss(

@@ -85,7 +85,7 @@ class JointOpt(WarmupMethod):
         local.prior = class_prior(client.given_labels, client.num_classes, self.params.prior)
         local.count = client.state.get("count", 0)
         shape = self.params.buffer_epochs, client.num_samples, client.num_classes
-        local.predictions = torch.zeros(shape)
+        local.predictions = torch.zeros(shape, device=client.device)
         # A copy, so that the client state does not change before the local update is complete.
         if local.count:
             local.predictions.copy_(client.state["predictions"])
@@ -105,14 +105,18 @@ class JointOpt(WarmupMethod):
             return super().batch_loss(model, batch, task)
         local, params = task.local, self.params
         logits = model(batch.x)
-        slot = local.count % params.buffer_epochs
-        local.predictions[slot, batch.index] = logits.detach().softmax(1)
+        local.logits.append(logits.detach())
         return jointopt_loss(logits, batch.y, local.prior, params.alpha, params.beta)
+
+    def before_epoch(self, epoch: int, order: Tensor, task: LocalTask) -> None:
+        task.local.order, task.local.logits = order, []
 
     def after_epoch(self, epoch: int, task: LocalTask) -> None:
         if task.ctx.stage != "joint":
             return
         local = task.local
+        slot = local.predictions[local.count % self.params.buffer_epochs]
+        slot[local.order] = torch.cat(local.logits).softmax(1)
         local.count += 1
         if local.count >= self.params.min_predictions:
             mean = local.predictions[: local.count].mean(0)
@@ -126,7 +130,7 @@ class JointOpt(WarmupMethod):
 
 def class_prior(labels: Tensor, num_classes: int, kind: str) -> Tensor:
     """Class distribution: uniform, or the smoothed frequencies of the labels."""
-    uniform = torch.ones(num_classes)
+    uniform = torch.ones(num_classes, device=labels.device)
     counts = torch.bincount(labels, minlength=num_classes) + 1 if kind == "local" else uniform
     return counts / counts.sum()
 

@@ -79,9 +79,18 @@ class LSG(FedAvg):
         local.sharpens = params.sharpening and not delayed
         local.weight = params.lambda_ * ramp(round, warmup)
         local.epochs_before = client.state.get("epochs", 0)  # j_k
-        local.ensemble = torch.zeros(client.num_samples, client.num_classes)
-        if local.epochs_before:
-            local.ensemble.copy_(client.state["ensemble"])
+        local.ensemble = client.state.get("ensemble")
+        if local.ensemble is None:
+            shape = client.num_samples, client.num_classes
+            local.ensemble = torch.zeros(shape, device=client.device)
+
+    def before_epoch(self, epoch: int, order: Tensor, task: LocalTask) -> None:
+        params, local = self.params, task.local
+        local.order, local.logits, local.teacher = order, [], None
+        if params.distillation != "none" and params.backprop_distillation and local.weight:
+            epochs = local.epochs_before + epoch
+            teacher = correct_bias(local.ensemble[order], params.ema_alpha, epochs)
+            local.teacher = losses.tempered_softmax(teacher, params.temperature)
 
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
         params, local = self.params, task.local
@@ -91,16 +100,19 @@ class LSG(FedAvg):
             loss = sharpened_loss(logits, batch.y, temperature, form)
         else:
             loss = losses.cross_entropy(logits, batch.y)
-        if params.distillation == "none":
-            return loss
-        rows = local.ensemble[batch.index]
-        if params.backprop_distillation and local.weight:
-            teacher = correct_bias(rows, params.ema_alpha, local.epochs_before + batch.epoch)
-            loss = loss + local.weight * divergence(logits, teacher, params)
-        # A sample occurs once per epoch, so this equals Eq. 9 at the end of the epoch.
-        alpha = params.ema_alpha
-        local.ensemble[batch.index] = alpha * rows + (1 - alpha) * logits.detach()
+        if local.teacher is not None:
+            loss = loss + local.weight * divergence(logits, local.teacher[batch.rows], params)
+        local.logits.append(logits.detach())
         return loss
+
+    def after_epoch(self, epoch: int, task: LocalTask) -> None:
+        """Update the ensemble (Eq. 9). A sample occurs once per epoch."""
+        local, alpha = task.local, self.params.ema_alpha
+        if self.params.distillation == "none":
+            return
+        logits = torch.empty_like(local.ensemble)
+        logits[local.order] = torch.cat(local.logits)
+        local.ensemble = alpha * local.ensemble + (1 - alpha) * logits
 
     def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         if self.params.distillation != "none":
@@ -123,10 +135,9 @@ def sharpened_loss(logits: Tensor, labels: Tensor, temperature: float, form: str
     return losses.softmax_twice_loss(sharpened.softmax(1), labels)
 
 
-def divergence(logits: Tensor, teacher_logits: Tensor, params: LSGParams) -> Tensor:
-    """Eq. 6 and 7: divergence of the tempered predictions from those of the teacher."""
+def divergence(logits: Tensor, teacher: Tensor, params: LSGParams) -> Tensor:
+    """Eq. 6 and 7: divergence of tempered predictions from the teacher's, which are tempered."""
     student = losses.tempered_softmax(logits, params.temperature)
-    teacher = losses.tempered_softmax(teacher_logits, params.temperature)
     if params.kl_reduction == "linear":
         return (teacher * (teacher.log() - student)).mean()
     terms = losses.js_terms if params.distillation == "js" else losses.kl_terms

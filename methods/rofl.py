@@ -86,48 +86,53 @@ class RoFL(FedAvg):
         local.pull = 0.0 if params.detach else params.lambda_cen * ramp(ctx.round, start)
         local.centroids = task.payload.shared["centroids"]
         local.pseudo_labels = client.labels
-        local.selected = torch.empty(client.num_samples, dtype=torch.bool)
-        local.targets = client.labels.clone()
+        local.members = one_hot(client.labels, client.num_classes)
+        local.selected, local.targets = [], []  # positions and targets of the last epoch
         if ctx.round == 0 or ctx.round >= start:
             model, generator = models["model"].eval(), task.generator("pseudo_labels")
             view = params.pseudo_label_view
             (features,) = training.map_client_samples(client, [model.features], view, generator)
             if ctx.round == 0:
-                local.centroids = class_means(features, client.labels, client.num_classes)
+                local.centroids = class_means(features, local.members)
             if ctx.round >= start:
                 local.pseudo_labels = model.head(features).argmax(1)
+
+    def before_epoch(self, epoch: int, order: Tensor, task: LocalTask) -> None:
+        local = task.local
+        local.epoch_pseudo, local.epoch_members = local.pseudo_labels[order], local.members[order]
 
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
         local = task.local
         logits = model.head(features := model.features(batch.x))
         losses = cross_entropy(logits, batch.y, reduction="none")
         selected = smallest_loss_indices(losses, local.rate)
-        index, labels = batch.index[selected], batch.y[selected]
-        features, logits = features[selected], logits[selected]
+        of_batch = batch.y, local.epoch_pseudo[batch.rows], local.epoch_members[batch.rows]
+        labels, pseudo, members = (values.index_select(0, selected) for values in of_batch)
+        features, logits = (values.index_select(0, selected) for values in (features, logits))
         consistent = nearest_class(local.centroids, features.detach()) == labels
-        targets = torch.where(consistent, labels, local.pseudo_labels[index])
+        targets = torch.where(consistent, labels, pseudo)
         loss = cross_entropy(logits, targets)
         loss = loss + self.params.lambda_e * entropy(logits.softmax(1)).mean()
         if local.pull:
             distances = (features - local.centroids[labels]).square().sum(1)
             loss = loss + local.pull * (consistent * distances).mean()
-        # Overwritten in every epoch; only the last epoch is kept.
-        local.selected[batch.index] = False
-        local.selected[index] = True
-        local.targets[batch.index] = batch.y
-        local.targets[index] = targets
-        means = class_means(features.detach(), labels, task.client.num_classes)
+        if batch.epoch == task.ctx.train.local_epochs - 1:
+            local.selected.append(batch.index.index_select(0, selected))
+            local.targets.append(targets)
+        means = class_means(features.detach(), members)
         local.centroids = update_local_centroids(local.centroids, means)
         return loss
 
     def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
-        task.client.state.update(chosen=task.local.selected, targets=task.local.targets)
+        client, selected = task.client, torch.cat(task.local.selected)
+        targets = client.labels.index_copy(0, selected, torch.cat(task.local.targets))
+        chosen = torch.zeros_like(targets, dtype=torch.bool).index_fill_(0, selected, True)
+        client.state.update(chosen=chosen, targets=targets)
         return {"centroids": task.local.centroids}
 
 
-def class_means(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
-    """Mean feature of each class, (classes, d); 0 for a class without samples."""
-    members = one_hot(labels, num_classes)
+def class_means(features: Tensor, members: Tensor) -> Tensor:
+    """Mean feature of each class, (classes, d), given one-hot rows; 0 for an empty class."""
     return members.T @ features / members.sum(0).clamp_min(1)[:, None]
 
 

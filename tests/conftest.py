@@ -19,7 +19,7 @@ from run_helpers import PLUGIN, SilentTracker
 from benchmarks import data, models
 from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import RunConfig
-from benchmarks.federation.client import ImageSplit, LocalClient
+from benchmarks.federation.client import ClientImages, ImageSplit, LocalClient
 from benchmarks.loop.runner import Run, execute_run
 from methods.core.flat_model import FlatModel
 from methods.core.task import RoundContext, TaskSpec, TrainParams
@@ -95,11 +95,10 @@ def make_client(digits: data.Dataset) -> Callable[..., LocalClient]:
 
         return LocalClient(
             client_id,
-            torch.arange(len(given_labels)),
+            ClientImages(ImageSplit(digits.train, digits.views), torch.arange(len(given_labels))),
             given_labels,
             given_labels,
             dict(state or {}),
-            ImageSplit(digits.train, digits.views),
             digits.num_classes,
             acquire_model,
         )

@@ -15,6 +15,7 @@ Deviations
    clip most values. Here it is applied to pixels in [0, 1], before normalization.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,6 +24,10 @@ from torch.nn import functional
 
 from benchmarks.data.registry import VIEWS, Augmentation, Shape, Statistics
 
+# Views that are exact on every device. The others round colors and pixels, so the host makes them.
+DEVICE_VIEWS = ("plain", "train")
+CropsAndFlips = list[Tensor]  # rows and columns of the crops, and flips; each only if random
+
 
 class ImageTransforms:
     """The transforms of one dataset. All random numbers come from the generator of the call."""
@@ -30,8 +35,8 @@ class ImageTransforms:
     def __init__(self, shape: Shape, statistics: Statistics, options: Augmentation) -> None:
         self.shape = shape
         self.options = options
-        self._mean = torch.tensor(statistics[0]).view(-1, 1, 1)
-        self._std = torch.tensor(statistics[1]).view(-1, 1, 1)
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in statistics)
+        self._statistics = {torch.device("cpu"): (mean, std)}
 
     def __call__(self, images: Tensor, view: str, generator: Generator | None) -> Tensor:
         """Transform uint8 (n, C, H', W') to a new contiguous float32 tensor (n, C, H, W)."""
@@ -47,15 +52,37 @@ class ImageTransforms:
 
             pixels = _to_float(self._resize_or_crop(images))
             return self._normalize(second_view(pixels, self.options.second_view, generator))
-        images = self._crop_and_flip(images, generator)
+        images = self._crop_and_flip(images, self.draw(images.shape[2:], len(images), generator))
         if view == "strong":
             from benchmarks.data.autoaugment import apply_policy
 
             images = apply_policy(images, generator)
         return self._normalize(_to_float(images))
 
+    def draw(self, size: Sequence[int], count: int, generator: Generator) -> CropsAndFlips:
+        """Random numbers of the view `train` for images of a size (H', W')."""
+        source: dict[str, Any] = {"generator": generator, "device": generator.device}
+        limits = self._crop_limits(size)
+        corners = [torch.randint(n, (count,), **source) for n in limits if max(limits) > 1]
+        flips = [torch.rand(count, **source) < 0.5] if self.options.flip else []
+        return [*corners, *flips]
+
+    def train_view(self, images: Tensor, draws: CropsAndFlips) -> Tensor:
+        """The view `train` with random numbers that are on the device of the images."""
+        return self._normalize(_to_float(self._crop_and_flip(images, draws)))
+
+    def _crop_limits(self, size: Sequence[int]) -> list[int]:
+        """Number of rows and columns at which a crop can start."""
+        return [
+            side + 2 * self.options.pad - wanted + 1
+            for side, wanted in zip(size, self.shape[1:], strict=True)
+        ]
+
     def _normalize(self, images: Tensor) -> Tensor:
-        mean, std = self._mean.to(images.device), self._std.to(images.device)
+        if images.device not in self._statistics:
+            mean, std = self._statistics[torch.device("cpu")]
+            self._statistics[images.device] = mean.to(images.device), std.to(images.device)
+        mean, std = self._statistics[images.device]
         # The three channels of a grayscale result share memory. In-place operations need a copy.
         return images.contiguous().sub_(mean).div_(std)
 
@@ -71,23 +98,17 @@ class ImageTransforms:
         top, left = round((images.shape[2] - height) / 2), round((images.shape[3] - width) / 2)
         return images[:, :, top : top + height, left : left + width]
 
-    def _crop_and_flip(self, images: Tensor, generator: Generator) -> Tensor:
-        count, device = len(images), images.device
-        source: dict[str, Any] = {"generator": generator, "device": generator.device}
-        padded = functional.pad(images, (self.options.pad,) * 4) if self.options.pad else images
-        height, width = self.shape[1:]
-        num_tops, num_lefts = padded.shape[2] - height + 1, padded.shape[3] - width + 1
-        if num_tops > 1 or num_lefts > 1:
-            tops, lefts = (
-                torch.randint(limit, (count,), **source).to(device)
-                for limit in (num_tops, num_lefts)
-            )
+    def _crop_and_flip(self, images: Tensor, draws: CropsAndFlips) -> Tensor:
+        corners = draws[:-1] if self.options.flip else draws
+        if corners:
+            pad, (height, width) = self.options.pad, self.shape[1:]
+            padded = functional.pad(images, (pad,) * 4) if pad else images
             # `windows` is a view of every crop of every image. Indexing makes the only copy.
             windows = padded.unfold(2, height, 1).unfold(3, width, 1)
-            images = windows[torch.arange(count, device=device), :, tops, lefts]
+            tops, lefts = corners
+            images = windows[torch.arange(len(images), device=images.device), :, tops, lefts]
         if self.options.flip:
-            samples = torch.rand(count, **source).to(device)
-            images = torch.where((samples < 0.5).view(-1, 1, 1, 1), images.flip(-1), images)
+            images = torch.where(draws[-1].view(-1, 1, 1, 1), images.flip(-1), images)
         return images
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.federation.tasks import Task
+from benchmarks.federation.transfer import Border
 from benchmarks.federation.worker import WorkerContext, limit_to_one_thread
 
 
@@ -17,7 +18,8 @@ class SerialExecutor:
         self.context = context
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
-        return [self.context.execute(task) for task in tasks]
+        border = Border(self.context.device)
+        return [self.context.execute(task, border) for task in tasks]
 
     def close(self) -> None:
         pass

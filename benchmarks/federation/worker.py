@@ -9,7 +9,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from benchmarks.federation.client import ImageSplit, LocalClient
+from benchmarks.federation.client import ClientImages, ImageSplit, LocalClient
 from benchmarks.federation.tasks import (
     ClientTask,
     ClientTaskResult,
@@ -17,6 +17,7 @@ from benchmarks.federation.tasks import (
     PredictionTask,
     Task,
 )
+from benchmarks.federation.transfer import HOST, Border, upload
 from methods.core.contract import Method
 from methods.core.flat_model import Engine, FlatModel
 from methods.core.streams import derive_seed
@@ -46,6 +47,7 @@ class WorkerContext:
     method: Method
     build_module: Callable[[], nn.Module]
     engine: Engine | None = None  # None: models compute their own forward passes
+    device: torch.device = HOST
     _models: list[FlatModel] = field(default_factory=list, init=False)
     _models_in_use: int = field(default=0, init=False)
 
@@ -54,49 +56,60 @@ class WorkerContext:
         if self._models_in_use == len(self._models):
             # Building a model draws initial weights from the generator that dropout uses.
             with torch.random.fork_rng(devices=[]):
-                self._models.append(FlatModel(self.build_module(), self.engine))
+                module = self.build_module().to(self.device)
+                self._models.append(FlatModel(module, self.engine))
         self._models_in_use += 1
         return self._models[self._models_in_use - 1]
 
-    def execute(self, task: Task) -> Any:
-        self._models_in_use = 0
-        return self._predict(task) if isinstance(task, PredictionTask) else self._run(task)
+    def execute(self, task: Task, border: Border | None = None) -> Any:
+        """Execute a task on the device. The task and the result are in host memory.
 
-    def _run(self, task: ClientTask) -> ClientTaskResult:
+        Tasks with the same border share what their payloads have in common.
+        """
+        self._models_in_use = 0
+        border = border or Border(self.device)
+        if isinstance(task, PredictionTask):
+            return border.to_host(self._predict(task, border))
+        return self._run(task, border)
+
+    def _run(self, task: ClientTask, border: Border) -> ClientTaskResult:
         # Dropout draws from torch's global generator, so each task gets its own stream.
-        # torch.manual_seed would also record a stack trace per accelerator type, about 1 ms.
         stream = task.ctx.generator("layers", task.task, task.client_id)
-        torch.default_generator.manual_seed(stream.initial_seed())
+        self._seed_layers(stream.initial_seed())
         index = torch.from_numpy(self.client_indices[task.client_id])
         given_labels = self.all_given_labels[index]
         labels = given_labels if task.labels is None else task.labels
+        payload = border.to_device(task.payload, shared=True)
+        given_labels, labels, state = border.to_device((given_labels, labels, dict(task.state)))
         client = LocalClient(
             task.client_id,
-            index,
+            ClientImages(self.train, index, self.device),
             given_labels,
             labels,
-            dict(task.state),
-            self.train,
+            state,
             self.num_classes,
             self.acquire_model,
         )
-        reply = getattr(self.method, task.task)(LocalTask(client, task.payload, task.ctx))
+        reply = getattr(self.method, task.task)(LocalTask(client, payload, task.ctx))
+        new_labels = None if client.labels is labels else client.labels
+        reply, new_labels, state = border.to_host((reply, new_labels, client.state))
         return ClientTaskResult(
             reply,
-            None if client.labels is labels else client.labels,
-            client.state,
+            new_labels,
+            state,
             client.samples_trained,
             client.samples_scored,
             all(bool(torch.isfinite(vector).all()) for vector in reply.models.values()),
         )
 
     @torch.no_grad()
-    def _predict(self, task: PredictionTask) -> PredictionResult:
-        models = {name: self.acquire_model().load(v).eval() for name, v in task.models.items()}
+    def _predict(self, task: PredictionTask, border: Border) -> PredictionResult:
+        vectors = border.to_device(task.models, shared=True)
+        models = {name: self.acquire_model().load(v).eval() for name, v in vectors.items()}
         parts = []
         for index in torch.split(task.index, EVAL_BATCH_SIZE):
             # For models whose dropout stays active in evaluation mode.
-            torch.default_generator.manual_seed(derive_seed("prediction"))
+            self._seed_layers(derive_seed("prediction"))
             probabilities = self.method.predict(models, self._plain_images(index))
             parts.append(probabilities.clamp_min(1e-30).log())
         log_likelihood = torch.cat(parts)
@@ -106,8 +119,14 @@ class WorkerContext:
         """Images of both splits; indices are as in `PredictionTask`."""
         num_test = len(self.test.images)
         is_test = index < num_test
-        test = self.test.view(index[is_test], "plain", None)
-        images = test.new_empty(len(index), *test.shape[1:])
-        images[is_test] = test
-        images[~is_test] = self.train.view(index[~is_test] - num_test, "plain", None)
-        return images
+        test = self.test.plain(index[is_test], self.device)
+        train = self.train.plain(index[~is_test] - num_test, self.device)
+        rows = torch.cat([is_test.nonzero(), (~is_test).nonzero()])[:, 0].argsort()
+        return torch.cat([test, train]).index_select(0, *upload([rows], self.device))
+
+    def _seed_layers(self, seed: int) -> None:
+        """Seed the generator that dropout uses."""
+        # torch.manual_seed would also record a stack trace per accelerator type, about 1 ms.
+        torch.default_generator.manual_seed(seed)
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).manual_seed(seed)

@@ -196,6 +196,10 @@ class Method(ABC):
         """Add the gradient of a penalty on the weights to `model.grad`, which is already clipped.
         Side: client. Called by: `local_update`. May read: parameters, task, batch."""
 
+    def before_epoch(self, epoch: int, order: Tensor, task: LocalTask) -> None:
+        """Prepare a local epoch, which trains on the samples in this order; see `batch.rows`.
+        Side: client. Called by: `local_update`. May read: parameters, task."""
+
     def after_epoch(self, epoch: int, task: LocalTask) -> None:
         """Act after a local epoch, for example update labels.
         Side: client. Called by: `local_update`. May read: parameters, task."""

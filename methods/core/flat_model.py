@@ -1,6 +1,6 @@
 """A model whose parameters form one flat vector: trainable parameters first, then float buffers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +11,16 @@ Engine = Callable[["FlatModel", str, Tensor], Tensor]  # (model, submodule, inpu
 class FlatModel:
     """A module whose parameters, gradients and float buffers are views of flat vectors.
 
-    Integer buffers (the step counter of batch norm) are not in the vector: nothing reads them.
+    Integer buffers are not in the vector. The step counter of batch norm is removed: nothing reads
+    it. A module must be on its device before: moving it later would separate it from the vector.
     An engine, if given, computes the forward passes; otherwise the module does.
     """
 
     def __init__(self, module: nn.Module, engine: Engine | None = None):
         self.module, self._engine = module, engine
+        for owner in module.modules():
+            if hasattr(owner, "num_batches_tracked") and owner.momentum is not None:
+                setattr(owner, "num_batches_tracked", None)  # noqa: B010 (its type is unknown)
         parameters = list(module.parameters())
         buffers = [
             (owner, name)
@@ -31,9 +35,11 @@ class FlatModel:
         self.weights = self.vector[: self.num_trainable]
         self.buffers = self.vector[self.num_trainable :]
         self.grad = torch.zeros_like(self.weights)  # the gradient of `weights`
+        self.grad_offset: Tensor | None = None  # added to the gradient of every batch
         self.received_vector = self.vector  # the vector that was loaded last
         self.weights_leaf = self.weights.detach().requires_grad_()  # one autograd leaf, for engines
         self.weights_leaf.grad = self.grad
+        self.leaves = (self.weights_leaf, *parameters)
         sizes = [tensor.numel() for tensor in tensors]
         views = [v.view(t.shape) for v, t in zip(self.vector.split(sizes), tensors, strict=True)]
         grads = self.grad.split(sizes[: len(parameters)])
@@ -77,8 +83,26 @@ class FlatModel:
     def load(self, vector: Tensor) -> "FlatModel":
         """Copy a parameter vector into the model."""
         self.vector.copy_(vector)
-        self.received_vector = vector
+        self.received_vector, self.grad_offset = vector, None
         return self
+
+    def set_grad(self, grads: Sequence[Tensor | None]) -> None:
+        """Set `grad` from the gradients of `leaves`; None is zero."""
+        whole, *parts = grads
+        if any(part is not None for part in parts):
+            flat = [
+                torch.zeros_like(leaf).view(-1) if part is None else part.reshape(-1)
+                for part, leaf in zip(parts, self.leaves[1:], strict=True)
+            ]
+            torch.cat(flat, out=self.grad)
+            if whole is not None:
+                self.grad.add_(whole)
+        elif whole is not None:
+            self.grad.copy_(whole)
+        else:
+            self.grad.zero_()
+        if self.grad_offset is not None:
+            self.grad.add_(self.grad_offset)
 
     def train(self) -> "FlatModel":
         """Set training mode."""

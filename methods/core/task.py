@@ -1,11 +1,12 @@
 """Client tasks: the task, the round, the messages, and one client as client-side code sees it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from torch import Generator, Tensor
 
 from methods.core import streams
@@ -13,6 +14,7 @@ from methods.core.flat_model import FlatModel
 from methods.core.params import NonNegative, Positive, PositiveInt, parameters
 
 Models = Mapping[str, FlatModel]  # by name, as in `Method.model_names`
+View = tuple[str, Generator]  # name of a view and the generator of its random numbers
 
 
 @parameters
@@ -92,6 +94,20 @@ class Batch:
     index: Tensor  # positions in the client's sample order
     epoch: int  # within the local update
     step: int  # within the epoch
+    rows: slice  # of the epoch's order
+    second: Tensor | None = None  # the same images under a second view, if the epoch has one
+
+    @property
+    def both_views(self) -> tuple[Tensor, Tensor]:
+        assert self.second is not None, "the epoch has no second view"
+        return self.x, self.second
+
+
+class Epoch(NamedTuple):
+    """One shuffled pass over samples of a client."""
+
+    order: Tensor  # positions of the samples in training order
+    batches: Iterator[Batch]
 
 
 class Client(Protocol):
@@ -102,7 +118,8 @@ class Client(Protocol):
     num_classes: int
     given_labels: Tensor  # (n,) int64, read-only
     labels: Tensor  # current labels; assign a new tensor to change them permanently
-    state: dict[str, Any]  # tensors and numbers that persist between rounds
+    state: dict[str, Any]  # tensors, arrays and numbers that persist between rounds
+    device: torch.device  # of the labels, images, models, and of all tensors that the task receives
 
     def load_model(self, vector: Tensor) -> FlatModel:
         """A model with these parameters. Each call returns a different instance."""
@@ -110,18 +127,27 @@ class Client(Protocol):
     def images(
         self, index: Tensor, view: str = "plain", generator: Generator | None = None
     ) -> Tensor:
-        """Images at these positions under a view: `plain`, `train`, `strong` or `second`."""
+        """Images at these positions under a view: `plain`, `train`, `strong` or `second`.
 
-    def batches(
+        `strong` and `second` are made on the host, because devices round differently.
+        """
+
+    def epochs(
         self,
+        subsets: Sequence[Tensor | None],
         batch_size: int,
         view: str,
         order: Generator,
         augment: Generator,
-        epoch: int = 0,
-        subset: Tensor | None = None,
-    ) -> Iterator[Batch]:
-        """One shuffled epoch in batches, over all samples or the positions in `subset`."""
+        second_view: View | None = None,
+    ) -> list[Epoch]:
+        """One shuffled epoch for each subset: positions on the host, or None for all samples.
+
+        All random numbers are drawn now, except those of the views `strong` and `second`.
+        """
+
+    def upload(self, *tensors: Tensor) -> list[Tensor]:
+        """Copies of host tensors on the device of the client, in one transfer."""
 
     def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply:
         """The reply to the server, with copies of the parameter vectors."""

@@ -1,14 +1,15 @@
 """Client-side training loop, and inference over all samples of a client."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.sgd import sgd
 
 from methods.core.flat_model import FlatModel
-from methods.core.task import Batch, Client, LocalTask, TrainParams
+from methods.core.task import Batch, Client, Epoch, LocalTask, TrainParams, View
 
 INFERENCE_BATCH_SIZE = 512
 
@@ -22,27 +23,35 @@ class Optimizer:
 
     def __init__(self, model: FlatModel, train: TrainParams, lr: float):
         self.model, self.train, self.lr, self.steps = model, train, lr, 0
-        is_adam, zeros = train.optimizer == "adam", torch.zeros_like
-        self.momentum_buffer = zeros(model.weights) if train.momentum or is_adam else None
-        self.exp_avg_sq = zeros(model.weights) if is_adam else None
+        self.momentum_buffer: list[Tensor | None] = [None]
+        if train.optimizer == "adam":
+            self.exp_avg, self.exp_avg_sq = (torch.zeros_like(model.weights) for _ in range(2))
 
     def step(self) -> None:
         """Update the weights from `model.grad`."""
         weights, grad, train = self.model.weights, self.model.grad, self.train
+        if train.optimizer == "sgd":
+            sgd(
+                [weights],
+                [grad],
+                self.momentum_buffer,
+                fused=True,
+                weight_decay=train.weight_decay,
+                momentum=train.momentum,
+                lr=self.lr,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+            )
+            return
         if train.weight_decay:
             grad.add_(weights, alpha=train.weight_decay)
-        if self.exp_avg_sq is not None and self.momentum_buffer is not None:
-            self.steps += 1
-            self.momentum_buffer.lerp_(grad, 1 - 0.9)
-            self.exp_avg_sq.mul_(0.999).addcmul_(grad, grad, value=1 - 0.999)
-            scale = self.lr / (1 - 0.9**self.steps)
-            denominator = self.exp_avg_sq.sqrt().div_((1 - 0.999**self.steps) ** 0.5).add_(1e-8)
-            weights.addcdiv_(self.momentum_buffer, denominator, value=-scale)
-        elif self.momentum_buffer is not None:
-            self.momentum_buffer.mul_(train.momentum).add_(grad)
-            weights.add_(self.momentum_buffer, alpha=-self.lr)
-        else:
-            weights.add_(grad, alpha=-self.lr)
+        self.steps += 1
+        self.exp_avg.lerp_(grad, 1 - 0.9)
+        self.exp_avg_sq.mul_(0.999).addcmul_(grad, grad, value=1 - 0.999)
+        scale = self.lr / (1 - 0.9**self.steps)
+        denominator = self.exp_avg_sq.sqrt().div_((1 - 0.999**self.steps) ** 0.5).add_(1e-8)
+        weights.addcdiv_(self.exp_avg, denominator, value=-scale)
 
 
 class Trainer:
@@ -56,31 +65,33 @@ class Trainer:
         self.optimizers = {model: Optimizer(model, self.train_params, lr) for model in models}
         self.order, self.augment = task.generator("batches"), task.generator("augment")
 
-    def batches(self, view: str, subset: Tensor | None, epoch: int = 0) -> Iterator[Batch]:
-        """One shuffled epoch from the streams of the local update."""
-        size = self.train_params.batch_size
-        return self.client.batches(size, view, self.order, self.augment, epoch, subset)
-
-    def epoch(
+    def epochs(
         self,
+        subsets: Sequence[Tensor | None],
+        view: str = "train",
+        second_view: View | None = None,
+    ) -> list[Epoch]:
+        """Shuffled epochs from the streams of the local update."""
+        streams, size = (self.order, self.augment), self.train_params.batch_size
+        return self.client.epochs(subsets, size, view, *streams, second_view)
+
+    def fit(
+        self,
+        batches: Iterable[Batch],
         loss: LossFunction,
-        number: int = 0,
-        *,
         models: ModelList | None = None,
         penalty: Penalty | None = None,
-        view: str = "train",
-        subset: Tensor | None = None,
     ) -> None:
-        """Train `models`, by default all, for one epoch. The others are in evaluation mode."""
+        """Train `models`, by default all, on each batch. The others are in evaluation mode."""
         trained = list(self.optimizers) if models is None else models
         for model in self.optimizers:
             model.train() if model in trained else model.eval()
-        for batch in self.batches(view, subset, number):
+        leaves = [leaf for model in trained for leaf in model.leaves]
+        for batch in batches:
+            grads = iter(torch.autograd.grad(loss(batch), leaves, allow_unused=True))
             for model in trained:
-                model.grad.zero_()
-            loss(batch).backward()
-            if self.train_params.clip_norm:
-                for model in trained:
+                model.set_grad([next(grads) for _ in model.leaves])
+                if self.train_params.clip_norm:
                     clip_grad_norm_(model.grad, self.train_params.clip_norm)
             if penalty is not None:
                 penalty(batch)
@@ -94,8 +105,10 @@ def train(
     loss: LossFunction,
     *,
     penalty: Penalty | None = None,  # adds closed-form terms to the gradients after backward
+    before_epoch: Callable[[int, Tensor], None] | None = None,  # receives the order of samples
     after_epoch: Callable[[int], None] | None = None,
     view: str = "train",
+    second_view: View | None = None,
     lr: float | None = None,  # None: train.lr * train.lr_decay^round
     **changes: Any,  # fields of `ctx.train` to replace, such as `local_epochs`
 ) -> None:
@@ -104,10 +117,13 @@ def train(
     A model that the loss does not depend on gets a zero gradient.
     """
     trainer = Trainer(task, models, lr, **changes)
-    for epoch in range(trainer.train_params.local_epochs):
-        trainer.epoch(loss, epoch, penalty=penalty, view=view)
+    epochs = trainer.epochs([None] * trainer.train_params.local_epochs, view, second_view)
+    for number, (order, batches) in enumerate(epochs):
+        if before_epoch is not None:
+            before_epoch(number, order)
+        trainer.fit(batches, loss, penalty=penalty)
         if after_epoch is not None:
-            after_epoch(epoch)
+            after_epoch(number)
 
 
 def clip_grad_norm_(grad: Tensor, limit: float) -> None:
@@ -125,7 +141,7 @@ def map_client_samples(
     """Apply each function to the images of all samples, in order. Images are made once for all."""
     functions = list(functions)
     results: list[list[Tensor]] = [[] for _ in functions]
-    for index in torch.arange(client.num_samples).split(INFERENCE_BATCH_SIZE):
+    for index in torch.arange(client.num_samples, device=client.device).split(INFERENCE_BATCH_SIZE):
         x = client.images(index, view, generator)
         for result, function in zip(results, functions, strict=True):
             result.append(function(x))

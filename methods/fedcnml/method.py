@@ -191,28 +191,32 @@ class FedCNML(FedAvg):
     def score(self, task: LocalTask) -> Reply:
         """Client task: accuracy of each model of the payload on the client's labels."""
         client, num_samples = task.client, self.params.scoring_samples
-        index = torch.arange(client.num_samples)
+        index = torch.arange(client.num_samples, device=client.device)
         if 0 < num_samples < client.num_samples:
             # The same samples for all models, even if they come in several payloads.
             order = torch.randperm(client.num_samples, generator=task.generator("scoring"))
-            index = order[:num_samples]
+            (index,) = client.upload(order[:num_samples])
         vectors = list(task.payload.models.values())
         model = client.load_model(vectors[0]).eval()
-        correct = np.zeros(len(vectors))
+        correct = []
         for part in index.split(training.INFERENCE_BATCH_SIZE):
             x, y = client.images(part), client.labels[part]
-            correct += [int((model.load(vector)(x).argmax(1) == y).sum()) for vector in vectors]
-        return client.reply({}, accuracies=correct / len(index))
+            hits = [(model.load(vector)(x).argmax(1) == y).sum() for vector in vectors]
+            correct.append(torch.stack(hits))
+        accuracies = np.asarray(torch.stack(correct).sum(0).cpu()) / len(index)
+        return client.reply({}, accuracies=accuracies)
 
     def measure(self, task: LocalTask) -> Reply:
         """Client task: report divergences. The cohort also keeps them for its local updates."""
         client, models = task.client, task.load_models()
         predictions = torch.stack(training.predict_proba(client, *models.values()))
         labels = client.labels.expand(len(models), -1)[:, :, None]
-        divergences = scoring.jensen_shannon(predictions.gather(2, labels).squeeze(2))
+        # On the host in float64, which some devices do not have. Arrays in the state stay there.
+        of_label = predictions.gather(2, labels).squeeze(2).cpu()
+        divergences = scoring.jensen_shannon(of_label)
         if task.payload.shared["trains"]:
             pseudo = sharpen(predictions.mean(0), self.params.temperature)
-            client.state.update(divergences=divergences, pseudo=pseudo)
+            client.state.update(divergences=divergences.numpy(), pseudo=pseudo)
             client.state["models"] = dict(task.payload.models)
         return client.reply({}, sums=divergences.sum(1).numpy(), minima=divergences.amin(1).numpy())
 
@@ -228,16 +232,17 @@ class FedCNML(FedAvg):
             return
         client, local = task.client, task.local
         divergences, pseudo = (client.state.pop(name) for name in ("divergences", "pseudo"))
-        cutoffs = torch.from_numpy(task.payload.shared["cutoffs"])[:, None]
+        cutoffs = task.payload.shared["cutoffs"][:, None]
         # Each model uses the selection of the other; a single model uses its own.
-        local.noisy = (divergences > cutoffs + scoring.TIE_TOLERANCE).flip(0)
+        noisy = (divergences > cutoffs + scoring.TIE_TOLERANCE)[::-1].copy()
+        (local.noisy,) = client.upload(torch.from_numpy(noisy))
         labels = one_hot(client.labels, client.num_classes)
         local.targets = torch.where(local.noisy[:, :, None], pseudo, labels)
         client.state["noisy"] = local.noisy[0].clone()
         local.global_models = []
         if self.params.uses_triplet:
             local.global_models = [model.train() for model in task.load_models().values()]
-        local.judged = local.active = 0
+        local.judged, local.hinges = 0, []
 
     def train_options(self, task: LocalTask) -> Mapping[str, Any]:
         options: dict[str, Any] = {"lr": learning_rate(self.params, task.ctx)}
@@ -247,30 +252,42 @@ class FedCNML(FedAvg):
             options["view"] = self.params.view
         return options
 
+    def before_epoch(self, epoch: int, order: Tensor, task: LocalTask) -> None:
+        if task.ctx.stage != "federation":
+            return
+        local, size = task.local, task.ctx.train.batch_size
+        local.epoch_noisy, local.epoch_targets = local.noisy[:, order], local.targets[:, order]
+        local.weights = scoring.sample_weights(local.epoch_noisy, size, self.params.mean_over)
+        # Read once per epoch: which batches have noisy samples.
+        num_noisy = scoring.count_in_batches(local.epoch_noisy, size).sum(0)
+        local.has_noisy = num_noisy[::size].tolist()
+        local.judged += sum(local.has_noisy) if local.global_models else 0
+
     def joint_loss(self, models: Models, batch: Batch, task: LocalTask) -> Tensor:
         """Cross-entropy with given or pseudo-labels, plus the triplet loss (eq. 9 to 15)."""
         if task.ctx.stage != "federation":
             return super().joint_loss(models, batch, task)
-        local, params, noisy = task.local, self.params, task.local.noisy[:, batch.index]
+        local, params, rows = task.local, self.params, batch.rows
         global_logits = []
-        if noisy.any():
+        if local.has_noisy[batch.step]:
             with torch.no_grad():
                 global_logits = [model(batch.x) for model in local.global_models]
         losses = []
         for i, model in enumerate(models.values()):
             logits = model(batch.x)
-            terms = cross_entropy(logits, local.targets[i, batch.index], reduction="none")
+            terms = cross_entropy(logits, local.epoch_targets[i, rows], reduction="none")
             if global_logits:
                 own, other = global_logits[i], global_logits[1 - i]
-                hinge = scoring.triplet(logits, own, other, params.margin) * noisy[i]
+                hinge = scoring.triplet(logits, own, other, params.margin)
+                hinge = hinge * local.epoch_noisy[i, rows]
                 terms = terms + params.triplet_weight * hinge
-                local.judged += int(noisy[i].sum())
-                local.active += int((hinge > 0).sum())
-            weights = scoring.sample_weights(noisy[i], params.mean_over)
-            losses.append((weights * terms).sum())
+                local.hinges.append(hinge.detach())
+            losses.append((local.weights[i, rows] * terms).sum())
         return torch.stack(losses).sum()
 
     def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
         if task.ctx.stage != "federation":
             return {}
-        return {"judged": task.local.judged, "active": task.local.active}
+        hinges = task.local.hinges
+        active = int((torch.cat(hinges) > 0).sum()) if hinges else 0
+        return {"judged": task.local.judged, "active": active}

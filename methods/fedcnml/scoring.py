@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 # The mean of equal values can be slightly smaller than the values.
@@ -43,16 +44,23 @@ def divergence_cutoff(mean: np.ndarray, low: np.ndarray, tau2: float, limit: flo
     return np.where(mean >= limit, mean - (mean - low) / tau2, mean)
 
 
-def sample_weights(noisy: Tensor, mean_over: str) -> Tensor:
-    """Weights of the samples of a batch.
+def sample_weights(noisy: Tensor, batch_size: int, mean_over: str) -> Tensor:
+    """Weights of the samples of an epoch in their batches, (models, n).
 
     `batch`: the weighted sum is the mean over the batch. `subsets`: it is the mean over the clean
     samples plus the mean over the noisy samples, where an empty subset counts 0.
     """
+    num_noisy, num_clean = (count_in_batches(mask, batch_size) for mask in (noisy, ~noisy))
     if mean_over == "batch":
-        return torch.full((len(noisy),), 1.0 / len(noisy))
-    num_noisy = noisy.sum()
-    return 1.0 / torch.where(noisy, num_noisy, len(noisy) - num_noisy)
+        return 1.0 / (num_noisy + num_clean)
+    return 1.0 / torch.where(noisy, num_noisy, num_clean)
+
+
+def count_in_batches(mask: Tensor, batch_size: int) -> Tensor:
+    """For each sample of an epoch, the number of samples of a mask in its batch, (models, n)."""
+    padded: Tensor = F.pad(mask, (0, -mask.shape[1] % batch_size)).view(len(mask), -1, batch_size)
+    counts = padded.sum(2, keepdim=True).expand_as(padded)
+    return counts.flatten(1)[:, : mask.shape[1]]
 
 
 def triplet(logits: Tensor, own: Tensor, other: Tensor, margin: float) -> Tensor:

@@ -202,17 +202,28 @@ class FedCorr(FinalStageDelegation):
         local.prox_form = params.options.prox
         local.uses_mixup = params.mixup and (is_first_stage or params.options.mixup_stages == "all")
         if local.uses_mixup:
-            local.rng, local.generator = task.rng("mixup"), task.generator("mixup")
+            rng, generator, train = task.rng("mixup"), task.generator("mixup"), task.ctx.train
+            sizes = mixup.batch_sizes(task.client.num_samples, train.batch_size)
+            epochs = (
+                mixup.draw(sizes, params.alpha, rng, generator) for _ in range(train.local_epochs)
+            )
+            stacked = [torch.stack(values) for values in zip(*epochs, strict=True)]
+            local.mixups = list(zip(*task.client.upload(*stacked), strict=True))
+
+    def before_epoch(self, epoch: int, order: Tensor, task: LocalTask) -> None:
+        local, client = task.local, task.client
+        if local.uses_mixup:
+            local.lam, local.partners, partner_rows = local.mixups[epoch]
+            labels = one_hot(client.labels, client.num_classes)[order]
+            local.labels = mixup.mix(labels, local.lam, partner_rows)
 
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
         local = task.local
         if not local.uses_mixup:
             return super().batch_loss(model, batch, task)
-        lam = mixup.sample_lambda(self.params.alpha, local.rng)
-        partners = torch.randperm(len(batch.y), generator=local.generator)
-        labels = one_hot(batch.y, task.client.num_classes)
-        x, y = mixup.mix(batch.x, labels, lam, partners)
-        return cross_entropy(model(x), y)
+        rows = batch.rows
+        x = mixup.mix(batch.x, local.lam[rows], local.partners[rows])
+        return cross_entropy(model(x), local.labels[rows])
 
     def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
         local = task.local
@@ -229,7 +240,7 @@ class FedCorr(FinalStageDelegation):
     def examine(self, task: LocalTask) -> Reply:
         """Client task: estimate the noise level. If the payload has a model, relabel samples."""
         client, params, options = task.client, self.params, self.params.options
-        losses = client.state["fedcorr_losses"]
+        losses = client.state["fedcorr_losses"].cpu()
         seed = int(task.rng("mixture").integers(2**32))
         noisy = torch.from_numpy(split_by_gmm(losses.numpy(), seed).is_high)
         noise_level = int(noisy.sum()) / client.num_samples
@@ -242,21 +253,27 @@ class FedCorr(FinalStageDelegation):
             pool = noisy if options.relabel_pool == "noisy" else torch.ones_like(noisy)
             count = relabeling.relabel_count(client.num_samples, noise_level, params.pi)
             candidates = relabeling.largest_loss_indices(losses, pool, count)
-            labels, theta = client.labels, params.theta
-            client.labels, changed = relabeling.relabel(labels, candidates, logits, theta)
+            changed = self._relabel(candidates, logits, task)
         return client.reply({}, noise_level=noise_level, relabeled=changed)
 
     def relabel_confident(self, task: LocalTask) -> Reply:
         """Client task: replace the label of every sample with a confident prediction."""
-        client, theta = task.client, self.params.theta
-        samples = torch.arange(client.num_samples)
+        samples = torch.arange(task.client.num_samples)
         logits = self._compute_logits(task.load_models()["model"], task, "relabel")
-        client.labels, changed = relabeling.relabel(client.labels, samples, logits, theta)
-        return client.reply({}, relabeled=changed)
+        return task.client.reply({}, relabeled=self._relabel(samples, logits, task))
+
+    def _relabel(self, candidates: Tensor, logits: Tensor, task: LocalTask) -> int:
+        """Replace labels of candidates with a confident prediction. Returns their number."""
+        client, theta = task.client, self.params.theta
+        labels, changed = relabeling.relabel(client.labels.cpu(), candidates, logits, theta)
+        (client.labels,) = client.upload(labels)
+        return changed
 
     def _compute_logits(self, model: FlatModel, task: LocalTask, purpose: str) -> Tensor:
+        """Logits of all samples, on the host: ranks and distances must not depend on a device."""
         view, generator = self.params.options.score_view, task.generator(purpose)
-        return training.map_client_samples(task.client, [model.eval()], view, generator)[0]
+        return training.map_client_samples(task.client, [model.eval()], view, generator)[0].cpu()
 
     def _sample_losses(self, logits: Tensor, task: LocalTask) -> Tensor:
-        return relabeling.sample_losses(logits, task.client.labels, self.params.options.sample_loss)
+        labels, kind = task.client.labels.cpu(), self.params.options.sample_loss
+        return relabeling.sample_losses(logits, labels, kind)

@@ -40,4 +40,4 @@ def add_proximal_grad(model: FlatModel, step: int, weight: float, form: str) -> 
         model.grad.add_(model.drift, alpha=2 * weight)
     elif step > 0:  # As in the official code, l2 does not act on the first batch of an epoch.
         drift = model.drift
-        model.grad.add_(drift, alpha=weight / max(float(drift.norm()), 1e-12))
+        model.grad.addcmul_(drift, weight / drift.norm().clamp_min(1e-12))

@@ -9,7 +9,7 @@ import torch
 from run_helpers import to_comparable
 
 from benchmarks.federation import internals
-from benchmarks.federation.client import AUGMENT_CHUNK_SIZE, ImageSplit, LocalClient
+from benchmarks.federation.client import CHUNK_BYTES, ClientImages, ImageSplit, LocalClient
 from benchmarks.federation.cost import CostMeter, size_in_bytes
 from benchmarks.loop.runner import Run
 from methods.core.task import Batch
@@ -19,8 +19,12 @@ def streams(seed: int = 0) -> tuple[torch.Generator, torch.Generator]:
     return torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed + 1)
 
 
-def epoch(client: LocalClient, batch_size: int, seed: int = 0, **others: Any) -> list[Batch]:
-    return list(client.batches(batch_size, "train", *streams(seed), **others))
+def epoch(client: LocalClient, batch_size: int, seed: int = 0, subset: Any = None) -> list[Batch]:
+    (order, batches), *_ = client.epochs([subset], batch_size, "train", *streams(seed))
+    result = list(batches)
+    assert torch.equal(order, torch.cat([batch.index for batch in result]))
+    assert all(torch.equal(order[batch.rows], batch.index) for batch in result)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -31,7 +35,7 @@ def test_epoch_has_each_sample_once_and_keeps_the_last_batch(
     make_client: Callable[..., LocalClient], num_samples: int, batch_size: int, sizes: list[int]
 ) -> None:
     client = make_client(num_samples=num_samples)
-    batches = epoch(client, batch_size, epoch=4)
+    batches = epoch(client, batch_size)
     assert [len(batch.x) for batch in batches] == sizes
     order = torch.cat([batch.index for batch in batches])
     assert sorted(order.tolist()) == list(range(num_samples))
@@ -39,7 +43,7 @@ def test_epoch_has_each_sample_once_and_keeps_the_last_batch(
     images = torch.cat([batch.x for batch in batches])
     assert torch.equal(images, client.images(order)), "digits are not augmented"
     steps = [(batch.epoch, batch.step) for batch in batches]
-    assert steps == [(4, step) for step in range(len(sizes))]
+    assert steps == [(0, step) for step in range(len(sizes))]
     assert (client.samples_trained, client.samples_scored) == (num_samples, num_samples)
 
 
@@ -72,17 +76,16 @@ def test_subset_is_shuffled_without_other_samples(
 
 
 def test_chunks_of_a_long_epoch_have_whole_batches(digits: Any) -> None:
-    """AUGMENT_CHUNK_SIZE + 5 samples in batches of 100. Only the last batch is shorter."""
-    count = AUGMENT_CHUNK_SIZE + 5
+    """More images than one chunk, in batches of 100. Only the last batch is shorter."""
+    count = CHUNK_BYTES // (4 * 8 * 8) + 5
     positions = torch.arange(count) % len(digits.train_labels)
     labels = torch.from_numpy(digits.train_labels)[positions]
     client = LocalClient(
         0,
-        positions,
+        ClientImages(ImageSplit(digits.train, digits.views), positions),
         labels,
         labels,
         {},
-        ImageSplit(digits.train, digits.views),
         10,
         lambda: pytest.fail("no model is needed"),
     )
@@ -200,6 +203,6 @@ def test_internals_are_stored_as_long_as_their_owner_exists(
     stored = len(internals._INTERNALS)
     client = make_client()
     assert len(internals._INTERNALS) == stored + 1
-    assert len(internals.internals_of(client).indices) == client.num_samples
+    assert len(internals.internals_of(client).images) == client.num_samples
     del client
     assert len(internals._INTERNALS) == stored

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from torch import Tensor
+from torch import Generator, Tensor
 
 from benchmarks.loop.runner import Run
 from methods.core import registry
 from methods.core.contract import Method
-from methods.core.task import Client, LocalTask, Payload, Reply, RoundContext
+from methods.core.task import Batch, Client, LocalTask, Payload, Reply, RoundContext
 
 METHODS = registry.list_methods()
 every_method = pytest.mark.parametrize("info", METHODS, ids=[info.name for info in METHODS])
@@ -35,6 +35,12 @@ def run_local_update(
 ) -> Reply:
     """The reply of one local update."""
     return method.local_update(make_task(client, models, ctx, shared))
+
+
+def first_batch(client: Client, size: int, order: Generator) -> Batch:
+    """The first batch of an epoch without augmentation."""
+    ((_, batches),) = client.epochs([None], size, "plain", order, Generator())
+    return next(batches)
 
 
 def train_cohort(run: Run) -> list[Reply]:

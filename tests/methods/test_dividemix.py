@@ -89,9 +89,10 @@ def test_mixmatch_loss_by_hand(make_client, make_ctx, vectors):
         warmup_fraction=0.0,
     )
     trainer = training.Trainer(make_task(client, vectors, ctx), [a, b])
-    loss = DivideMix(params)._mixmatch_loss(trainer, (a, b), clean, ctx.rng("dividemix", 0), ctx)
-    streams = ctx.generator("x"), ctx.generator("y")
-    value = loss(next(client.batches(3, "train", *streams, subset=torch.tensor([0, 1, 2]))))
+    method = DivideMix(params)
+    division = method._divide(clean, trainer, ctx.rng("dividemix", 0))
+    batches, loss = method._mixmatch_epoch(trainer, (a, b), division, ctx)
+    value = loss(next(iter(batches)))
 
     with torch.no_grad():
         images = client.images(torch.arange(6))
@@ -123,11 +124,11 @@ def test_mixup_inputs(make_client, make_ctx, vectors, monkeypatch):
     monkeypatch.setattr(dividemix.mixup, "mix", recorded_mix)
     set_division(monkeypatch, [1.0] * 8 + [0.0] * 5)
     update(make_client(num_samples=13), make_ctx(stage="divide", round=8, batch_size=4), vectors)
-    assert [len(x) for x, *_ in calls] == [16, 10] * 2
-    for x, y, lam, partners in calls:
+    assert [len(values) for values, *_ in calls] == [16, 16, 10, 10] * 2
+    for values, lam, partners in calls:
         assert 0.5 <= lam <= 1
-        assert sorted(partners.tolist()) == list(range(len(x)))
-        assert torch.allclose(y.sum(1), torch.ones(len(y)))
+        assert sorted(partners.tolist()) == list(range(len(values)))
+    assert all(torch.allclose(y.sum(1), torch.ones(len(y))) for y, *_ in calls[1::2])
 
 
 # Division
@@ -161,17 +162,18 @@ def test_division_finds_flipped_labels(make_client, make_ctx, initial_vector):
 
 def record_epochs(monkeypatch):
     """For each epoch: index of the trained model, its samples, and which models changed."""
-    epochs, epoch = [], training.Trainer.epoch
+    epochs, fit = [], training.Trainer.fit
 
-    def recorded(self, loss, number=0, *, models=None, subset=None, **rest):
+    def recorded(self, batches, loss, models):
+        batches = list(batches)
         before = [model.vector.clone() for model in self.optimizers]
-        epoch(self, loss, number, models=models, subset=subset, **rest)
+        fit(self, batches, loss, models)
         pairs = zip(self.optimizers, before, strict=True)
         changed = [not torch.equal(model.vector, old) for model, old in pairs]
-        samples = None if subset is None else subset.tolist()
+        samples = sorted(torch.cat([batch.index for batch in batches]).tolist())
         epochs.append((list(self.optimizers).index(models[0]), samples, changed))
 
-    monkeypatch.setattr(training.Trainer, "epoch", recorded)
+    monkeypatch.setattr(training.Trainer, "fit", recorded)
     return epochs
 
 
@@ -196,7 +198,8 @@ def test_cross_entropy_without_labeled_samples(
     fedavg = run_local_update(FedAvg(None), client, vectors["a"], ctx)
     epochs = record_epochs(monkeypatch)
     reply = update(make_client(num_samples=12), make_ctx(stage="divide", round=8), vectors)
-    assert epochs == [(0, None, [True, False]), (1, None, [False, True])]
+    everything = list(range(12))
+    assert epochs == [(0, everything, [True, False]), (1, everything, [False, True])]
     assert torch.equal(reply.models["a"], fedavg.models["model"])
 
 

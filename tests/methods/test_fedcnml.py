@@ -117,11 +117,19 @@ def test_triplet_by_hand():
 
 def test_sample_weights():
     """Losses 1, 2, 3 (clean) and 10 (noisy): 2 + 10 = 12 as two means, 16 / 4 = 4 as one."""
-    losses, noisy = torch.tensor([1.0, 2.0, 10.0, 3.0]), torch.tensor([False, False, True, False])
-    assert (sample_weights(noisy, "subsets") * losses).sum().item() == pytest.approx(12)
-    assert (sample_weights(noisy, "batch") * losses).sum().item() == pytest.approx(4)
-    for single in (torch.zeros(4, dtype=torch.bool), torch.ones(4, dtype=torch.bool)):
-        assert (sample_weights(single, "subsets") * losses).sum().item() == pytest.approx(4)
+    losses, noisy = torch.tensor([1.0, 2.0, 10.0, 3.0]), torch.tensor([[False, False, True, False]])
+    assert (sample_weights(noisy, 4, "subsets") * losses).sum().item() == pytest.approx(12)
+    assert (sample_weights(noisy, 4, "batch") * losses).sum().item() == pytest.approx(4)
+    for single in (torch.zeros_like(noisy), torch.ones_like(noisy)):
+        assert (sample_weights(single, 4, "subsets") * losses).sum().item() == pytest.approx(4)
+
+
+def test_sample_weights_of_an_epoch_are_those_of_its_batches():
+    noisy = torch.rand(2, 23, generator=torch.Generator().manual_seed(0)) < 0.3
+    for mean_over in ("subsets", "batch"):
+        weights = sample_weights(noisy, 10, mean_over).split(10, 1)
+        for found, batch in zip(weights, noisy.split(10, 1), strict=True):
+            assert torch.equal(found, sample_weights(batch, batch.shape[1], mean_over))
 
 
 # Local updates
@@ -169,7 +177,7 @@ def test_models_select_for_each_other(make_client, ctx, vectors):
     """Sample 0 is noisy for a, sample 1 for b. Model a is trained with the selection of b."""
     client, method = make_client([1, 2]), FedCNML(FedCNMLParams())
     measure(method, client, ctx, vectors)
-    client.state["divergences"] = torch.tensor([[0.9, 0.1], [0.1, 0.9]], dtype=torch.float64)
+    client.state["divergences"] = np.array([[0.9, 0.1], [0.1, 0.9]])
     update(method, client, ctx, 0.5, 0.5)
     assert client.state["noisy"].tolist() == [False, True]
 
@@ -177,7 +185,7 @@ def test_models_select_for_each_other(make_client, ctx, vectors):
 def test_tie_at_cutoff_is_clean(make_client, ctx, vectors):
     client, method = make_client([4] * 7), FedCNML(FedCNMLParams())
     measure(method, client, ctx, vectors)
-    client.state["divergences"] = torch.full((2, 7), 0.1, dtype=torch.float64)
+    client.state["divergences"] = np.full((2, 7), 0.1)
     update(method, client, ctx, *[sum([0.1] * 7) / 7] * 2)
     assert not client.state["noisy"].any()
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from method_helpers import run_local_update, train_cohort
+from method_helpers import first_batch, run_local_update, train_cohort
 
 from methods.core.flat_model import FlatModel
 from methods.core.task import Reply, TaskSpec
@@ -105,9 +105,7 @@ def test_one_local_step(make_client, make_ctx, initial_vector, clip_norm, clips)
     found = sent.models["model"][: ctx.spec.num_trainable]
 
     reference: FlatModel = make_client().load_model(initial_vector).train()
-    (batch,) = make_client().batches(
-        40, "train", ctx.generator("batches", 0), ctx.generator("augment", 0)
-    )
+    batch = first_batch(make_client(), 40, ctx.generator("batches", 0))
     cross_entropy(reference(batch.x), batch.y).backward()
     theta = initial_vector[: ctx.spec.num_trainable]
     clipped = reference.grad + 2 * alpha * (-g / alpha - theta)

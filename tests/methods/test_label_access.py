@@ -23,7 +23,7 @@ from benchmarks.data import Dataset
 from benchmarks.data.images import FileImages, MemoryImages
 from benchmarks.executors import SerialExecutor
 from benchmarks.federation import client as client_module
-from benchmarks.federation.client import ImageSplit, LocalClient
+from benchmarks.federation.client import ClientImages, ImageSplit, LocalClient
 from benchmarks.federation.pool import ClientPool
 from benchmarks.federation.worker import WorkerContext
 from benchmarks.loop import evaluation, runner
@@ -299,10 +299,11 @@ class GraphAttacker(Attacker):
         return Diagnosis()
 
     def local_update(self, task: LocalTask) -> Reply:
-        batches = task.client.batches(4, "train", task.generator("a"), task.generator("b"))
+        streams = task.generator("a"), task.generator("b")
+        ((order, batches),) = task.client.epochs([None], 4, "train", *streams)
         model = task.client.load_model(task.payload.models["model"])
         image = task.client.images(torch.arange(1))
-        self.seen.extend(reachable([self, task, next(batches), batches, model, image]))
+        self.seen.extend(reachable([self, task, next(batches), batches, order, model, image]))
         self.seen.extend(reachable([task.client.images, task.client.load_model]))
         return super().local_update(task)
 
@@ -373,7 +374,8 @@ def file_client(directory: Path, cls: type[LocalClient], digits: Dataset) -> Loc
     """A client whose images are files in class directories."""
     images = FileImages(directory, ["cat/1.png", "dog/2.png"], (3, 8, 8), 8, False)
     labels, split = torch.zeros(2, dtype=torch.int64), ImageSplit(images, digits.views)
-    return cls(0, torch.arange(2), labels, labels, {}, split, 2, lambda: pytest.fail("no model"))
+    images = ClientImages(split, torch.arange(2))
+    return cls(0, images, labels, labels, {}, 2, lambda: pytest.fail("no model"))
 
 
 @pytest.mark.parametrize(("cls", "is_leaky"), [(LocalClient, False), (LeakyClient, True)])

@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from method_helpers import make_task, run_local_update
+from method_helpers import first_batch, make_task, run_local_update
 
 from methods.core.errors import UserError
 from methods.core.registry import build
 from methods.lsg import LSG, LSGParams, correct_bias, divergence, sharpened_loss
-from methods.toolkit.losses import js_terms, sharpen
+from methods.toolkit.losses import js_terms, sharpen, tempered_softmax
 
 LN3 = math.log(3)
 
@@ -102,7 +102,8 @@ def test_delayed_sharpening(make_client, make_ctx, initial_vector, params, round
     task = make_task(client, initial_vector, make_ctx(round=round))
     models = task.load_models()
     method.start_local_update(models, task)
-    batch = next(client.batches(10, "plain", task.generator("batches"), task.generator("augment")))
+    batch = first_batch(client, 10, task.generator("batches"))
+    method.before_epoch(0, batch.index, task)
     logits = models["model"](batch.x)
     expected = torch.nn.functional.cross_entropy(logits, batch.y)
     if sharpens:
@@ -111,6 +112,10 @@ def test_delayed_sharpening(make_client, make_ctx, initial_vector, params, round
 
 
 # Divergence
+
+
+def tempered(logits):
+    return tempered_softmax(logits, LSGParams().temperature)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def test_divergence_by_hand(params, expected):
     linear 3/4 (ln 3/4 - 1/4) + 1/4 (ln 1/4 - 3/4). `mean` and `linear` divide by two classes.
     """
     student, teacher = torch.tensor([[0.0, LN3 / 3]] * 5), torch.tensor([[LN3 / 3, 0.0]] * 5)
-    value = divergence(student, teacher, LSGParams(**params)).item()
+    value = divergence(student, tempered(teacher), LSGParams(**params)).item()
     assert value == pytest.approx(expected, rel=1e-4)
 
 
@@ -146,7 +151,7 @@ def test_divergence_gradients(reduction):
         "linear": 3 / 5 * q * ((q * p).sum() - p),
     }
     params = LSGParams(kl_reduction=reduction)
-    found = gradient(lambda z: divergence(z, teacher, params), student)
+    found = gradient(lambda z: divergence(z, tempered(teacher), params), student)
     assert torch.allclose(found, expected[reduction], atol=1e-6)
 
 
@@ -157,9 +162,11 @@ def test_clamped_entries_have_no_gradient():
     that of a log-softmax would be 3/2 (1/2, -1/2).
     """
     logits, teacher = torch.tensor([[10.0, 0.0]]), torch.zeros(1, 2)
-    value = divergence(logits, teacher, LSGParams()).item()
+    value = divergence(logits, tempered(teacher), LSGParams()).item()
     assert value == pytest.approx((math.log(0.5) + math.log(1e6) / 2) / 2, rel=1e-5)
-    assert gradient(lambda z: divergence(z, teacher, LSGParams()), logits).abs().max() < 1e-5
+    assert (
+        gradient(lambda z: divergence(z, tempered(teacher), LSGParams()), logits).abs().max() < 1e-5
+    )
 
 
 def test_js_is_symmetric_and_at_most_ln_2():

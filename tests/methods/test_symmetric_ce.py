@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from method_helpers import first_batch
 
 from methods.symmetric_ce import SymmetricCE, SymmetricCEParams, reverse_cross_entropy
 from methods.toolkit.losses import one_hot
@@ -32,7 +33,7 @@ def test_confident_prediction_has_a_bounded_loss(label, expected):
 def test_batch_loss_weights_both_terms(make_client, make_ctx, initial_vector):
     client, ctx = make_client(num_samples=10), make_ctx()
     model = client.load_model(initial_vector)
-    batch = next(client.batches(10, "train", ctx.generator("batches"), ctx.generator("augment")))
+    batch = first_batch(client, 10, ctx.generator("batches"))
     logits = model(batch.x)
     forward = torch.nn.functional.cross_entropy(logits, batch.y)
     expected = 6.0 * forward + 0.1 * reverse_cross_entropy(logits, batch.y)

@@ -19,8 +19,9 @@ def test_epochs_of_a_trainer_equal_train(make_client, make_ctx, initial_vector):
     first, second = (task.load_models()["model"] for task in tasks)
     training.train(tasks[0], [first], lambda batch: cross_entropy(first(batch.x), batch.y))
     trainer = training.Trainer(tasks[1], [second])
-    for epoch in range(3):
-        trainer.epoch(lambda batch: cross_entropy(second(batch.x), batch.y), epoch)
+    for _ in range(3):
+        ((_, batches),) = trainer.epochs([None])
+        trainer.fit(batches, lambda batch: cross_entropy(second(batch.x), batch.y))
     assert torch.equal(first.vector, second.vector)
 
 
@@ -35,7 +36,8 @@ def test_other_models_are_in_evaluation_mode_and_unchanged(make_client, make_ctx
         modes.append((a.module.training, b.module.training))
         return cross_entropy(a(batch.x), batch.y)
 
-    training.Trainer(task, [a, b]).epoch(loss, models=[a])
+    trainer = training.Trainer(task, [a, b])
+    trainer.fit(trainer.epochs([None])[0].batches, loss, models=[a])
     assert set(modes) == {(True, False)}
     assert torch.equal(b.vector, initial_vector) and not torch.equal(a.vector, initial_vector)
 
