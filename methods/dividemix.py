@@ -141,7 +141,7 @@ class DivideMix(WarmupMethod):
 
         def batch_loss(batch: Batch) -> Tensor:
             partner = next(partners, None)
-            x, u = batch.both_views, () if partner is None else partner.both_views
+            x, u = batch.both_views(), () if partner is None else partner.both_views()
             guessed = [sharpen(mean_prediction(u, *models), temperature)] * 2 if u else []
             predicted = mean_prediction(x, models[0])
             mean = kept[batch.rows] + (1 - trust[batch.rows]) * predicted

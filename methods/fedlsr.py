@@ -56,7 +56,7 @@ class FedLSR(FedAvg):
 
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
         local = task.local
-        first, second = (model(x) for x in batch.both_views)
+        first, second = (model(x) for x in batch.both_views())
         mix = float(local.mix_rng.random())  # Beta(1, 1)
         return two_view_loss(first, second, batch.y, mix, local.weight, self.params)
 

@@ -97,8 +97,8 @@ class Batch:
     rows: slice  # of the epoch's order
     second: Tensor | None = None  # the same images under a second view, if the epoch has one
 
-    @property
     def both_views(self) -> tuple[Tensor, Tensor]:
+        """The images under both views of the epoch."""
         assert self.second is not None, "the epoch has no second view"
         return self.x, self.second
 
