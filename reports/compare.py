@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -14,12 +15,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.records.record import ACCURACIES
+from benchmarks.records.references import REFERENCE_METHOD
 from benchmarks.terminal import command
 from methods.core.errors import UserError
 from reports.frame.load import load_runs, rows_of
 from reports.frame.pivot import (
     Pivot,
     matches_filter,
+    metrics,
     paired,
     pivot,
     ranked,
@@ -32,6 +36,7 @@ from reports.frame.statistics import (
     Scores,
     bootstrap_interval,
     corrected_tests,
+    damage_repaired,
     describe_test,
     improvement_probability,
     interquartile_mean,
@@ -47,7 +52,7 @@ DEFAULTS = {
     "runs": "runs",
     "rows": "method.name",
     "cols": "noise.rho",
-    "metric": "summary.best",
+    "metric": "summary.last10",
     "baseline": "",
     "scale": "",
     "out": "",
@@ -56,19 +61,25 @@ BOLD_RULE = (
     "bold: better than every other row of the column; largest p of the paired sign-flip tests at"
     f" most {SIGNIFICANCE_LEVEL:g} after Holm's correction for the columns; never for one seed"
 )
+TESTED = "evaluated models on the test split"
+REPAIR_RULE = (
+    "damage repaired: (method - FedAvg) / (FedAvg on clean labels - FedAvg) in percent, by seed and"
+    f" scenario; 95 % bootstrap of the seeds; {DASH} if the damage is not above 0"
+)
 USAGE = """
 python -m reports.compare [runs=DIR,...] [rows=KEY] [cols=KEY] [metric=KEY] [baseline=VALUE]
                           [scale=NAME] [out=FILE.md] [KEY=VALUE,...]
 
 Compare runs by two configuration keys: mean ± sample standard deviation (number of seeds), average
 ranks of the rows over the columns, and paired differences by seed if a baseline is given. With two
-columns or more: interquartile mean and probability of improvement over columns and seeds.
+columns or more: interquartile mean and probability of improvement over columns and seeds. For an
+accuracy: all accuracies, forgetting, and the damage repaired if there are reference runs.
 
   runs        directories with run records, separated by commas (default: runs)
   rows, cols  keys such as method.name, noise.rho, partition.name
               (default: method.name and noise.rho)
-  metric      summary.best (default), summary.last10, summary.forgetting (best minus last10),
-              cost.participations, metrics.clients/f1, ...
+  metric      summary.last10 (default), summary.selected, summary.best, summary.forgetting (best
+              minus last10), cost.participations, metrics.clients/f1, ...
   baseline    a value of the rows' key, such as fedavg
   scale       paper, laptop or smoke; required if the runs have several scales
   out         also write the tables to this Markdown file
@@ -91,12 +102,16 @@ def compare(options: dict[str, str]) -> int:
     filters = {key: value for key, value in options.items() if key not in DEFAULTS}
     if options["scale"]:
         filters["scale"] = options["scale"]
-    table = pivot(select(runs.done, filters), options["rows"], options["cols"], options["metric"])
+    frame = select(runs.done, filters)
+    table = pivot(frame, options["rows"], options["cols"], options["metric"])
     sections = [means_section(table, excluded_runs(runs.unsuccessful, filters))]
+    repairs = Repairs.of(frame, table)
+    if table.in_percent:
+        sections.append(accuracies_section(frame, table, repairs))
     if options["baseline"]:
         sections.append(differences_section(table, options["baseline"]))
     if len(table.complete_columns) > 1 and len(table.row_values) > 1:
-        sections.append(over_settings_section(table, options["baseline"]))
+        sections.append(over_settings_section(table, options["baseline"], repairs))
     sections.append(ranks_section(table))
     print_sections(sections)
     if options["out"]:
@@ -123,15 +138,81 @@ def means_section(table: Pivot, excluded: Sequence[str]) -> Section:
     ]
     notes += [f"excluded from the means: {run}" for run in excluded]
     notes.append(BOLD_RULE)
+    if table.accuracy in ACCURACIES:
+        notes.insert(0, f"{table.metric}: {TESTED}, {ACCURACIES[table.accuracy]}")
     bold = supported_cells(table)
     rows = [
         (row, *(_format_mean(table, row, col, (row, col) in bold) for col in table.col_values))
         for row in table.row_values
     ]
-    unit = " in percent" if table.in_percent else ""
+    unit = (" (oracle)" if table.accuracy == "best" else "") + " in percent" * table.in_percent
     title = f"{table.metric}{unit}: mean ± sample standard deviation (seeds)"
     header = (f"{table.rows} \\ {table.cols}", *table.col_values)
     return Section(title, header, tuple(rows), tuple(notes))
+
+
+@dataclass(frozen=True)
+class Repairs:
+    """Damage repaired: accuracies of runs and of their references, by cell."""
+
+    accuracy: str
+    tables: Sequence[Pivot]  # of the runs, of FedAvg on given and on clean labels
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, table: Pivot) -> Repairs | None:
+        """By the accuracy of the table, or by last10; None without reference runs."""
+        name = table.accuracy if table.accuracy in ACCURACIES else "last10"
+        keys = [f"summary.{name}", f"reference.given.{name}", f"reference.clean.{name}"]
+        if not table.in_percent or not set(keys) <= set(metrics(frame)):
+            return None
+        return cls(name, [pivot(frame, table.rows, table.cols, key) for key in keys])
+
+    def shown(self, row: str, cols: Sequence[str]) -> tuple[str, str]:
+        """Share and interval in percent, over some columns."""
+        settings = []
+        for col in cols:
+            cells = [table.cells.get((row, col), {}) for table in self.tables]
+            runs = [run for run in cells[0] if all(run in cell for cell in cells)]
+            settings.append([[cell[run] for cell in cells] for run in runs])
+        found = damage_repaired(settings)
+        ends = found.interval if found else None
+        interval = " to ".join(f"{100 * end:.1f}" for end in ends) if ends else DASH
+        return f"{100 * found.share:.1f}" if found else DASH, interval
+
+
+def accuracies_section(frame: pd.DataFrame, table: Pivot, repairs: Repairs | None) -> Section:
+    """All accuracies of every cell, and of FedAvg on clean labels as a reference."""
+    available, names = metrics(frame), ("selected", "last10", "best", "forgetting")
+
+    def pivots(section: str) -> list[Pivot]:
+        keys = [f"{section}.{name}" for name in names if f"summary.{name}" in available]
+        return [pivot(frame, table.rows, table.cols, key) for key in keys if key in available]
+
+    found, clean = pivots("summary"), pivots("reference.clean")
+    rows = []
+    for col in table.col_values:
+        for row in table.row_values:
+            if (row, col) in table.cells:
+                means = [_format_mean(each, row, col, False) for each in found]
+                rows.append((row, col, *means, *(repairs.shown(row, [col]) if repairs else ())))
+        # Rows share their reference runs unless they differ in training parameters.
+        shared: dict[tuple[str, ...], list[str]] = {}
+        for row in table.row_values:
+            if clean and (row, col) in clean[0].cells:
+                means = [_format_mean(each, row, col, False) for each in clean]
+                shared.setdefault((*means, DASH, DASH, DASH), []).append(row)
+        for cells, members in shared.items():
+            of = f" for {', '.join(members)}" if len(shared) > 1 else ""
+            rows.append((f"reference{of}: {REFERENCE_METHOD}, clean labels", col, *cells))
+    shown = [each.accuracy for each in found]
+    notes = [f"{name}: {text}" for name, text in ACCURACIES.items() if name in shown]
+    oracle = {"best": "best (oracle)"}
+    header = [table.rows, table.cols, *(oracle.get(name, name) for name in shown)]
+    if repairs:
+        header += [f"damage repaired, {repairs.accuracy}", "95 %"]
+        notes.append(REPAIR_RULE)
+    title = f"Accuracies in percent, {TESTED}: mean ± sample standard deviation (seeds)"
+    return Section(title, tuple(header), tuple(rows), (*notes, "forgetting: best minus last10"))
 
 
 def differences_section(table: Pivot, baseline: str) -> Section:
@@ -154,7 +235,7 @@ def differences_section(table: Pivot, baseline: str) -> Section:
     return Section(title, header, tuple(rows), tuple(notes))
 
 
-def over_settings_section(table: Pivot, baseline: str) -> Section:
+def over_settings_section(table: Pivot, baseline: str, repairs: Repairs | None) -> Section:
     """Interquartile means, and probabilities of improvement over the baseline or the best row."""
     columns, sign = table.complete_columns, 1 if table.higher_is_better else -1
     scores: dict[str, Scores] = {
@@ -183,14 +264,18 @@ def over_settings_section(table: Pivot, baseline: str) -> Section:
                     if row == reference
                     else improvement(scores[row], scores[reference])
                 ),
+                *(repairs.shown(row, columns) if repairs else ()),
             )
         )
     notes = (
         "interquartile mean: mean of the middle half of the results of all columns and seeds",
         "95 % intervals: bootstrap of the seeds within each column; none for a single seed",
     )
-    header = (table.rows, "interquartile mean", "95 %", f"P(better than {reference})", "95 %")
-    return Section(f"Over settings: {table.cols} {', '.join(columns)}", header, tuple(rows), notes)
+    header = [table.rows, "interquartile mean", "95 %", f"P(better than {reference})", "95 %"]
+    if repairs:
+        header += [f"damage repaired, {repairs.accuracy}", "95 %"]
+    title = f"Over settings: {table.cols} {', '.join(columns)}"
+    return Section(title, tuple(header), tuple(rows), notes)
 
 
 def ranks_section(table: Pivot) -> Section:

@@ -17,6 +17,13 @@ from methods.core.errors import UserError
 from methods.core.params import Fraction
 from methods.core.renames import rename_keys
 
+# Accuracies of a summary. All are accuracies of the evaluated models on the test split.
+ACCURACIES = {
+    "selected": "evaluation with the best accuracy on held-out samples with given labels",
+    "last10": "mean of the last ten evaluations",
+    "best": "best evaluation, chosen on the test split (oracle)",
+    "final": "last evaluation",
+}
 Status = Literal["done", "diverged", "failed"]
 # Both are results of the configuration. A failed run is repeated.
 FINAL_STATUSES = ("done", "diverged")

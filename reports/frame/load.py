@@ -3,8 +3,9 @@
 Columns are the configuration under dotted keys (`seed`, `scale`, `noise.rho`, `method.name`) and
 the fields of `benchmarks.records.record.Record`: `status`, `scenario.hash`, `summary.best`,
 `metrics.clients/f1`, `cost.participations`, `time.seconds_method` and so on. Accuracies are
-fractions. `summary.forgetting` is best minus last10. `run_dir` is the run directory, `config` has
-the keys and values of the configuration that this run has.
+fractions. `summary.forgetting` is best minus last10. `reference.given.best`,
+`reference.clean.best` and so on are the accuracies of the run's reference runs. `run_dir` is the
+run directory, `config` has the keys and values of the configuration that this run has.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.records.files import CHECKPOINT_FILE, LOCK_FILE, RECORD_FILE, SCENARIO_FILE
-from benchmarks.records.record import REQUIRED_CONFIG, CorruptRecordError, Record, read_record
+from benchmarks.records.record import (
+    ACCURACIES,
+    REQUIRED_CONFIG,
+    CorruptRecordError,
+    Record,
+    read_record,
+)
+from benchmarks.records.references import References, find_references, is_reference
 
 SCALARS = ("run_id", "status", "reason", "oracle", "rounds")
 SECTIONS = ("scenario", "summary", "metrics", "cost", "time")
@@ -38,17 +46,19 @@ Row = dict[str, Any]  # one run: its columns of the frame
 
 @dataclass(frozen=True)
 class Runs:
-    """All runs below some directories."""
+    """All runs below some directories. Those on clean labels are in `references` only."""
 
     done: pd.DataFrame
     unsuccessful: pd.DataFrame  # diverged and failed runs; excluded from means but reported
     warnings: tuple[str, ...]
+    references: pd.DataFrame
     unfinished_dirs: tuple[Path, ...] = ()
 
 
 def load_runs(directories: Iterable[str | Path]) -> Runs:
     """Read all records below the directories. Excluded runs have one warning each."""
     rows: dict[str, Row] = {}
+    records: dict[Path, Record] = {}
     warnings: list[str] = []
     unfinished: list[Path] = []
     for directory in map(Path, directories):
@@ -64,13 +74,22 @@ def load_runs(directories: Iterable[str | Path]) -> Runs:
                 warnings.append(unfinished_warning(run_dir))
                 unfinished.append(run_dir)
             else:
+                records[run_dir] = record
                 warnings += _add(rows, _row(run_dir, record))
     ordered = sorted(
         rows.values(), key=lambda row: (row["method.name"], row["seed"], row["run_id"])
     )
-    done = [row for row in ordered if row["status"] == "done"]
-    unsuccessful = [row for row in ordered if row["status"] != "done"]
-    return Runs(_frame(done), _frame(unsuccessful), tuple(warnings), tuple(unfinished))
+    found = find_references(records[row["run_dir"]] for row in ordered)
+    groups: dict[str, list[Row]] = {"done": [], "unsuccessful": [], "references": []}
+    for row in ordered:
+        is_done = row["status"] == "done"
+        if is_reference(records[row["run_dir"]]):
+            groups["references"] += [row] * is_done
+        else:
+            row |= _reference_columns(found.get(row["run_id"]))
+            groups["done" if is_done else "unsuccessful"].append(row)
+    frames = {name: _frame(members) for name, members in groups.items()}
+    return Runs(**frames, warnings=tuple(warnings), unfinished_dirs=tuple(unfinished))
 
 
 def unfinished_warning(run_dir: Path) -> str:
@@ -116,6 +135,15 @@ def _row(run_dir: Path, record: Record) -> Row:
     if {"summary.best", "summary.last10"} <= row.keys():
         row["summary.forgetting"] = row["summary.best"] - row["summary.last10"]
     return row | {"run_dir": run_dir, "config": config}
+
+
+def _reference_columns(references: References | None) -> Row:
+    pairs = references._asdict().items() if references else ()
+    return {
+        f"reference.{labels}.{name}": getattr(record.summary, name)
+        for labels, record in pairs
+        for name in ACCURACIES
+    }
 
 
 def _add(rows: dict[str, Row], row: Row) -> list[str]:

@@ -11,14 +11,15 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.config.schema import COMPONENTS, HASHED_SECTIONS
+from benchmarks.records.record import ACCURACIES
 from benchmarks.terminal.command import require_choice
 from methods.core.errors import UserError, invalid, unknown
 from reports.frame.load import rows_of
 from reports.frame.statistics import BySeed, Pairs, Ranking, mean, pair, ranking, supported_best
 
-ACCURACIES = ("summary.best", "summary.last10", "summary.final", "summary.forgetting")
+PERCENTAGES = (*ACCURACIES, "forgetting")  # fractions of the summary, shown in percent
 LOWER_IS_BETTER = ("cost.", "time.", "summary.forgetting")  # prefixes of metrics
-METRIC_SECTIONS = ("summary.", "metrics.", "cost.", "time.", "scenario.")
+METRIC_SECTIONS = ("summary.", "reference.", "metrics.", "cost.", "time.", "scenario.")
 CONFIG_SECTIONS = (*COMPONENTS, *HASHED_SECTIONS)
 
 
@@ -36,7 +37,12 @@ class Pivot:
 
     @property
     def in_percent(self) -> bool:
-        return self.metric in ACCURACIES
+        return is_percentage(self.metric)
+
+    @property
+    def accuracy(self) -> str:
+        """Name of the accuracy: `best` of `summary.best` and `reference.clean.best`."""
+        return self.metric.rpartition(".")[2] if self.in_percent else ""
 
     @property
     def higher_is_better(self) -> bool:
@@ -83,7 +89,7 @@ def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
     if rows == cols:
         raise invalid("cols", cols, "another key than rows")
     varying = _check_comparable(frame, rows, cols)
-    factor = 100 if metric in ACCURACIES else 1
+    factor = 100 if is_percentage(metric) else 1
     cells: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
     for row in rows_of(frame):
         if pd.notna(row[metric]):
@@ -122,6 +128,12 @@ def ranked(table: Pivot) -> tuple[Ranking | None, tuple[str, ...]]:
         return None, excluded
     means = [[mean(table.values(row, col)) for row in table.row_values] for col in complete]
     return ranking(means, table.higher_is_better), excluded
+
+
+def is_percentage(metric: str) -> bool:
+    """True for accuracies of a run and of its references, and for forgetting."""
+    section, _, name = metric.partition(".")
+    return section in ("summary", "reference") and name.split(".")[-1] in PERCENTAGES
 
 
 def metrics(frame: pd.DataFrame) -> list[str]:

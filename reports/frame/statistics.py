@@ -227,6 +227,42 @@ def performance_profile(scores: Scores, thresholds: ArrayLike) -> Array:
 
 
 @dataclass(frozen=True)
+class Repair:
+    """Share of the damage by label noise that a method repairs."""
+
+    share: float
+    interval: tuple[float, float] | None  # 95 %; None for a single seed
+
+
+def damage_repaired(settings: Sequence[Sequence[Sequence[float]]]) -> Repair | None:
+    """(method - given) / (clean - given) over settings and seeds.
+
+    Each run is the accuracy of a method and of FedAvg on given and on clean labels, with one seed.
+    Gains and damages are averaged before the division. The interval is a bootstrap of the seeds
+    within each setting. None without runs, or if the damage or its interval is not above 0.
+    """
+    if not settings or not all(map(len, settings)):
+        return None
+    parts = []  # gains and damages of each setting, (2, seeds)
+    for runs in settings:
+        method, given, clean = np.asarray(runs, dtype=float).T
+        parts.append(np.stack([method - given, clean - given]))
+
+    def share_and_damage(positions: Scores) -> Array:
+        resampled = [part[:, np.asarray(i, int)] for part, i in zip(parts, positions, strict=True)]
+        gain, damage = np.mean([values.mean(axis=-1) for values in resampled], axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.stack([gain / damage, damage])
+
+    seeds = [np.arange(len(runs)) for runs in settings]
+    share, damage = share_and_damage(seeds)
+    ends = stratified_interval(share_and_damage, seeds)
+    if min(damage, damage if ends is None else ends[0][1]) <= 0:
+        return None
+    return Repair(float(share), None if ends is None else (float(ends[0][0]), float(ends[1][0])))
+
+
+@dataclass(frozen=True)
 class Ranking:
     """Average ranks (1 is best) with Friedman's test and Nemenyi's critical difference."""
 

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from reports.frame.statistics import (
+    Repair,
     bootstrap_interval,
     critical_difference,
+    damage_repaired,
     describe_test,
     mean,
     pair,
@@ -179,3 +181,27 @@ def test_critical_difference_equals_published_values(methods, q):
         q * math.sqrt(methods * (methods + 1) / (6 * settings)), abs=6e-4 * methods
     )
     assert round(critical_difference(4, 14), 2) == 1.25
+
+
+def test_damage_repaired_is_a_ratio_of_means():
+    """Gains 30 and 10 of damages 40 and 20: 40 / 60, whichever seeds are resampled 1/2 to 3/4."""
+    found = damage_repaired([[(70, 40, 80), (50, 40, 60)]])
+    assert found.share == pytest.approx(2 / 3) and found.interval == (0.5, 0.75)
+    assert damage_repaired([[(40, 40, 80)] * 3]) == Repair(0.0, (0.0, 0.0)), "FedAvg itself"
+    assert damage_repaired([[(30, 40, 80)]]) == Repair(-0.25, None), "no interval for one seed"
+
+
+def test_damage_over_settings_is_averaged_within_each_setting():
+    """Mean gains 20 and 5, mean damages 40 and 10, although the second setting has more seeds."""
+    settings = [[(60, 40, 80)], [(5, 0, 10)] * 3]
+    assert damage_repaired(settings) == Repair(0.5, None)
+    several = damage_repaired([[(60, 40, 80), (80, 40, 80)], [(5, 0, 10)] * 3])
+    assert several.share == pytest.approx(35 / 50)
+    assert several.interval == pytest.approx((25 / 50, 45 / 50))
+
+
+def test_damage_repaired_needs_damage():
+    assert damage_repaired([[(50, 40, 40)]]) is None
+    assert damage_repaired([[(50, 40, 30)]]) is None
+    assert damage_repaired([[(50, 40, 35), (50, 40, 60)]]) is None, "interval of damage has 0"
+    assert damage_repaired([]) is None and damage_repaired([[(50, 40, 60)], []]) is None

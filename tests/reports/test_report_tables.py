@@ -74,6 +74,7 @@ def test_compare_writes_the_golden_file(capsys, tmp_path):
         "cols=partition.name",
         "scale=laptop",
         "baseline=fedavg",
+        "metric=summary.best",
         "train.lr=0.01",
         "method.mu=1",
     ]
