@@ -1,7 +1,5 @@
 """Comparison tables, reproduced vs. published: python -m reports.build table=fedcorr_table2"""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

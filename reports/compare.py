@@ -3,8 +3,6 @@
 Prints means, paired differences from a baseline, results over all settings, and average ranks.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -159,7 +157,7 @@ class Repairs:
     tables: Sequence[Pivot]  # of the runs, of FedAvg on given and on clean labels
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, table: Pivot) -> Repairs | None:
+    def of(cls, frame: pd.DataFrame, table: Pivot) -> "Repairs | None":
         """By the accuracy of the table, or by last10; None without reference runs."""
         name = table.accuracy if table.accuracy in ACCURACIES else "last10"
         keys = [f"summary.{name}", f"reference.given.{name}", f"reference.clean.{name}"]

@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.records.files import CURVE_FILE
 from benchmarks.records.readers import read_curve
 from methods.core.errors import UserError
 from reports.figures import select, style
@@ -84,7 +85,7 @@ def stages(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 9: learning curves of FedCorr, its ablations and others, with its stages."""
     rows = select.extend_rows(rows_of(frame), "curve", read_curve, notes)
     fedcorr = [row for row in rows if row["method.name"] == "fedcorr"]
-    first = select.best_match(select.require_rows(fedcorr, "of fedcorr with curve.csv"))
+    first = select.best_match(select.require_rows(fedcorr, f"of fedcorr with {CURVE_FILE}"))
     group = next(group for group in select.by_setting(rows).values() if first in group)
     figure, axes = style.two_columns(1, 4.0)
     order = sorted(
@@ -116,7 +117,8 @@ def _mark_stages(axis: Axes, ends: Sequence[tuple[str, int]]) -> None:
 def distillation_weight(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """LSG, Figure 5: best accuracy against lambda, a line per noise."""
     panels: list[dict[str, list[Row]]] = []
-    for group in select.by_setting(rows_of(frame, "lsg"), NOISE_KEYS).values():
+    rows = [row for row in rows_of(frame, "lsg") if "method.lambda_" in row]
+    for group in select.by_setting(rows, NOISE_KEYS).values():
         lines: dict[str, list[Row]] = {}
         for row in select.most_frequent_variant(group, ["method.lambda_"]):
             lines.setdefault(select.section_label(row, "noise"), []).append(row)
@@ -148,7 +150,7 @@ def curves(frame: pd.DataFrame, notes: list[str]) -> Figure:
     groups = [(group, set(select.variants(group))) for group in settings]
     groups = [(group, labels) for group, labels in groups if len(labels) > 1]
     if not groups:
-        raise UserError("skipped: no setting has two methods with curve.csv")
+        raise UserError(f"skipped: no setting has two methods with {CURVE_FILE}")
     groups.sort(key=lambda entry: (-len(entry[1]), select.caption(entry[0][0])))
     notes += [
         f"omitted {select.caption(group[0])} (at most {MAX_PANELS} panels); filter with KEY=VALUE"

@@ -5,6 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.records.files import SCENARIO_FILE
 from benchmarks.records.readers import read_scenario
 from reports.figures import select, style
 from reports.figures.extract import Array, row_percentages, sort_by_size
@@ -43,7 +44,7 @@ def transitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """LSG, Figure 4: label transition matrices, a panel per noise."""
     names = ("symmetric", "pairwise", "human")
     noisy = [row for row in rows_of(frame) if row["noise.name"] in names]
-    description = "with scenario.npz and noise.name symmetric, pairwise or human"
+    description = f"with {SCENARIO_FILE} and noise.name symmetric, pairwise or human"
     shown = one_run_per_variant(noisy, "noise", description, notes)
     width = max(3.4, min(style.WIDTH, 3.4 * len(shown)))
     figure, axes = style.panels(1, len(shown), 2.9, width=width)
@@ -109,5 +110,5 @@ def add_color_bar(figure: Figure, axes: list[Axes]) -> None:
 
 def _non_iid_runs(frame: pd.DataFrame, notes: list[str]) -> list[Row]:
     rows = [row for row in rows_of(frame) if row["partition.name"] not in ("iid", "centralized")]
-    description = "with scenario.npz and a partition other than iid"
+    description = f"with {SCENARIO_FILE} and a partition other than iid"
     return one_run_per_variant(rows, "partition", description, notes)

@@ -8,8 +8,6 @@ fractions. `summary.forgetting` is best minus last10. `reference.given.best`,
 run directory, `config` has the keys and values of the configuration that this run has.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -109,8 +107,12 @@ def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def rows_of(frame: pd.DataFrame, method: str = "") -> list[Row]:
-    """Rows of a frame as dictionaries, optionally of one method only."""
-    rows = [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
+    """Rows of a frame as dictionaries without missing values, optionally of one method only."""
+    rows = [
+        # NaN, unequal to itself, marks a missing value of the frame.
+        {str(key): value for key, value in row.items() if value is not None and value == value}
+        for row in frame.to_dict("records")
+    ]
     return [row for row in rows if method in ("", row["method.name"])]
 
 

@@ -1,7 +1,5 @@
 """Pivot tables of runs, with paired differences from a baseline and average ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -92,10 +90,10 @@ def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
     factor = 100 if is_percentage(metric) else 1
     cells: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
     for row in rows_of(frame):
-        if pd.notna(row[metric]):
-            key = (format_value(row[rows]), format_value(row[cols]))
+        if metric in row:
+            cell = (format_value(row.get(rows)), format_value(row.get(cols)))
             run = (row["seed"], row["scenario.hash"])
-            cells.setdefault(key, {})[run] = factor * float(row[metric])
+            cells.setdefault(cell, {})[run] = factor * float(row[metric])
     row_values, col_values = _distinct(frame[rows]), _distinct(frame[cols])
     return Pivot(rows, cols, metric, row_values, col_values, cells, varying)
 
@@ -156,7 +154,7 @@ def format_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _distinct(series: pd.Series[Any]) -> tuple[str, ...]:
+def _distinct(series: "pd.Series[Any]") -> tuple[str, ...]:
     """Distinct values as text: numbers by size, strings alphabetically, null last."""
     values = {format_value(value): value for value in series}
     rest = {label: value for label, value in values.items() if label != "null"}

@@ -11,8 +11,6 @@ of the Statistical Precipice, NeurIPS 2021). There, the scores of a method are o
 with one number per seed. Further leading axes, such as bootstrap resamples, are allowed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.records.files import CONFIG_FILE, CURVE_FILE, RECORD_FILE
 from benchmarks.terminal import command
 from methods.core.errors import UserError
 from reports.page.collect import build_page_data
@@ -26,7 +27,7 @@ with reproduced results. The file is self-contained and needs neither network no
   watch   true: rewrite the page when runs change, until Ctrl-C; open pages reload automatically
   every   seconds between two checks for changes (default 10)
 """
-WATCHED_FILES = {"record.json", "curve.csv", "config.yaml"}
+WATCHED_FILES = {RECORD_FILE, CURVE_FILE, CONFIG_FILE}
 Snapshot = frozenset[tuple[str, int, int]]
 
 
@@ -75,7 +76,7 @@ def take_snapshot(directories: Sequence[str]) -> Snapshot:
                 except FileNotFoundError:
                     continue  # deleted after the directory was listed
                 found.add((os.path.join(root, name), status.st_size, status.st_mtime_ns))
-            if "config.yaml" in files and "record.json" not in files and is_stale(Path(root)):
+            if CONFIG_FILE in files and RECORD_FILE not in files and is_stale(Path(root)):
                 found.add((root, 0, 0))
     return frozenset(found)
 

@@ -3,19 +3,18 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.config.schema import SCALES
-from benchmarks.records.files import SCENARIO_FILE
+from benchmarks.records.files import CURVE_FILE, SCENARIO_FILE
 from benchmarks.records.readers import read_curve, read_scenario
 from benchmarks.records.record import read_record
 from methods.core.errors import UserError
 from reports.figures import style
 from reports.frame.load import Row, Runs, load_runs, rows_of
 from reports.page import leaderboard, traces
-from reports.page.leaderboard import finite_or_none
 from reports.page.unfinished import unfinished_rows
 from reports.published import load_table, table_names
 from reports.tables.comparison import comparison_table
@@ -51,17 +50,20 @@ def build_page_data(directories: Sequence[str]) -> PageData:
     if not rows:
         warnings.append(f"no run below {', '.join(directories)}: the page is empty")
     points = MAX_POINTS // max(len(rows), 1)
-    files = _RunFiles(min(MAX_CURVE_POINTS, max(MIN_CURVE_POINTS, points)), warnings)
+    points = min(MAX_CURVE_POINTS, max(MIN_CURVE_POINTS, points))
+    scenarios: dict[str, int] = {}
     groups = leaderboard.group_runs(rows)
     settings = leaderboard.describe_settings(groups)
     for description, (setting, variants) in zip(settings, groups.items(), strict=True):
         description["entries"] = leaderboard.leaderboard_entries(setting, variants)
         for entry, members in zip(description["entries"], variants.values(), strict=True):
-            entry["runs"] = [_run_data(row) | files.read(row) for row in members]
+            entry["runs"] = [
+                _run_data(row) | _read_files(row, points, scenarios, warnings) for row in members
+            ]
     data = {
         "baseline": leaderboard.BASELINE,
         "settings": settings,
-        "scenarios": [json.loads(text) for text in files.scenarios],
+        "scenarios": [json.loads(text) for text in scenarios],
         "tables": _published_tables(runs, warnings),
         "styles": _line_styles(settings),
     }
@@ -71,55 +73,49 @@ def build_page_data(directories: Sequence[str]) -> PageData:
 
 def _run_data(row: Row) -> dict[str, Any]:
     """Results, cost and times of one run."""
-    costs = {name: finite_or_none(row.get(f"cost.{name}")) for name in COSTS}
-    times = {name: row.get(f"time.{name}") for name in TIMES}
     summary = (*leaderboard.ACCURACIES, "best_round")
     return {
         "id": row["run_id"],
         "seed": row["seed"],
         "status": row["status"],
         "reason": row["reason"],
-        **{name: finite_or_none(row.get(f"summary.{name}")) for name in summary},
-        "rounds": finite_or_none(row.get("rounds")),
-        "participations": finite_or_none(row.get("cost.participations")),
-        "cost": {name: value for name, value in costs.items() if value is not None},
-        # NaN, unequal to itself, marks a missing value of the frame.
-        "time": {k: value for k, value in times.items() if value is not None and value == value},
+        **{name: row.get(f"summary.{name}") for name in summary},
+        "rounds": row.get("rounds"),
+        "participations": row.get("cost.participations"),
+        "cost": {name: row[f"cost.{name}"] for name in COSTS if f"cost.{name}" in row},
+        "time": {name: row[f"time.{name}"] for name in TIMES if f"time.{name}" in row},
     }
 
 
-@dataclass
-class _RunFiles:
-    """Reads the files of run directories. Equal scenarios are stored once."""
+def _read_files(
+    row: Row, max_points: int, scenarios: dict[str, int], warnings: list[str]
+) -> dict[str, Any]:
+    """Curve, scenario and confusion matrix of one run. Missing files of done runs give warnings.
 
-    max_curve_points: int
-    warnings: list[str]
-    scenarios: dict[str, int] = field(default_factory=dict)  # JSON text -> index
-
-    def read(self, row: Row) -> dict[str, Any]:
-        """Curve, scenario and confusion matrix. Missing files of done runs give warnings."""
-        run_dir, is_done = row["run_dir"], row["status"] == "done"
-        scenario: dict[str, Any] = {
-            "hash": row.get("scenario.hash"),
-            "convention": row.get("scenario.noise_convention"),
-            "noise_rate": finite_or_none(row.get("scenario.noise_rate")),
-        }
-        found: dict[str, Any] = {"scenario": scenario}
-        if is_done:
-            record = read_record(run_dir)
-            found["confusion"] = traces.confusion(record and record.confusion)
-        if is_done or (run_dir / "curve.csv").exists():
-            try:
-                found["curve"] = traces.curve(read_curve(run_dir), self.max_curve_points)
-            except UserError as error:
-                self.warnings.append(str(error))
-        if is_done or (run_dir / SCENARIO_FILE).exists():
-            try:
+    Equal scenarios are stored once: `scenarios` maps their JSON text to an index.
+    """
+    run_dir, is_done = row["run_dir"], row["status"] == "done"
+    scenario: dict[str, Any] = {
+        "hash": row.get("scenario.hash"),
+        "convention": row.get("scenario.noise_convention"),
+        "noise_rate": row.get("scenario.noise_rate"),
+    }
+    found: dict[str, Any] = {"scenario": scenario}
+    if is_done:
+        record = read_record(run_dir)
+        found["confusion"] = traces.confusion(record and record.confusion)
+    for file in (CURVE_FILE, SCENARIO_FILE):
+        if not is_done and not (run_dir / file).exists():
+            continue
+        try:
+            if file == CURVE_FILE:
+                found["curve"] = traces.curve(read_curve(run_dir), max_points)
+            else:
                 text = json.dumps(traces.scenario(read_scenario(run_dir)))
-                scenario["index"] = self.scenarios.setdefault(text, len(self.scenarios))
-            except UserError as error:
-                self.warnings.append(str(error))
-        return found
+                scenario["index"] = scenarios.setdefault(text, len(scenarios))
+        except UserError as error:
+            warnings.append(str(error))
+    return found
 
 
 def _published_tables(runs: Runs, warnings: list[str]) -> list[dict[str, Any]]:

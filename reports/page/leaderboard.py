@@ -1,7 +1,6 @@
 """Leaderboard: runs grouped by setting and method variant, aggregated over seeds."""
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,13 +33,6 @@ METRICS = (
     ("seconds", "time.seconds_method", 1),
 )
 Variants = Mapping[Setting, Sequence[Row]]  # variant -> runs by seed
-
-
-def finite_or_none(value: Any) -> float | None:
-    """The value if it is a finite number. Missing values of a frame are NaN."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return None
-    return value
 
 
 def group_runs(rows: Sequence[Row]) -> dict[Setting, Variants]:
@@ -118,8 +110,10 @@ def leaderboard_entry(rows: Sequence[Row]) -> dict[str, Any]:
     for name in ACCURACIES:
         entry[name] = mean_std_count([100 * row[f"summary.{name}"] for row in done])
     for name, column, factor in METRICS:
-        entry[name] = _mean([finite_or_none(row.get(column)) for row in done], factor)
-    entry["megabytes"] = _mean([_megabytes(row) for row in done], digits=2)
+        entry[name] = _mean([row.get(column) for row in done], factor)
+    traffic = [(row.get("cost.bytes_down"), row.get("cost.bytes_up")) for row in done]
+    sums = [(down + up) / 1e6 for down, up in traffic if down is not None and up is not None]
+    entry["megabytes"] = _mean(sums, digits=2)
     return entry
 
 
@@ -173,12 +167,6 @@ def _supported_best(members: Variants, name: str) -> set[Setting]:
 def _mean(values: Sequence[float | None], factor: float = 1, digits: int = 4) -> float | None:
     known = [factor * value for value in values if value is not None]
     return round(mean(known), digits) if known else None
-
-
-def _megabytes(row: Row) -> float | None:
-    """Traffic in both directions."""
-    down, up = finite_or_none(row.get("cost.bytes_down")), finite_or_none(row.get("cost.bytes_up"))
-    return None if down is None or up is None else (down + up) / 1e6
 
 
 def _train_params(variant: Setting) -> Setting:

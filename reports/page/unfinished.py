@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from benchmarks.config.schema import COMPONENTS, HASHED_SECTIONS
+from benchmarks.records.files import CHECKPOINT_FILE, CONFIG_FILE, CURVE_FILE, LOG_FILE
 from reports.frame.load import REQUIRED_KEYS, Row, Runs, flatten, unfinished_warning
 
 STALE_AFTER_SECONDS = 600.0  # without file changes, a run counts as stopped
@@ -28,7 +29,7 @@ def unfinished_rows(runs: Runs) -> tuple[list[Row], list[str]]:
 def is_stale(run_dir: Path) -> bool:
     """True if no file changed for long: the run was stopped, or its rounds take longer."""
     times = [0.0]
-    for name in ("log.txt", "curve.csv", "checkpoint.bin", "config.yaml"):
+    for name in (LOG_FILE, CURVE_FILE, CHECKPOINT_FILE, CONFIG_FILE):
         with suppress(FileNotFoundError):
             times.append((run_dir / name).stat().st_mtime)
     return time.time() - max(times) > STALE_AFTER_SECONDS
@@ -37,7 +38,7 @@ def is_stale(run_dir: Path) -> bool:
 def _row(run_dir: Path) -> Row | None:
     """None if the configuration is missing or cannot be read."""
     try:
-        raw = yaml.safe_load((run_dir / "config.yaml").read_text(encoding="utf-8"))
+        raw = yaml.safe_load((run_dir / CONFIG_FILE).read_text(encoding="utf-8"))
         config: dict[str, Any] = {key: raw[key] for key in ("seed", "scale", *HASHED_SECTIONS)}
         for group in COMPONENTS:
             config[group] = {"name": raw[group]["name"], **raw[group]["params"]}

@@ -1,7 +1,5 @@
 """Published tables as data: results in the layout of their experiment, and settings."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,13 +1,9 @@
 """Comparison of a published table with reproduced values: as report table and as CSV."""
 
-from __future__ import annotations
-
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from itertools import product
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from reports.frame.statistics import SIGNIFICANCE_LEVEL, supported_best
 from reports.published import Cell, PublishedTable
@@ -19,15 +15,11 @@ from reports.tables.rendering import (
     Notes,
     ReportTable,
     TableEntry,
+    to_csv,
     with_greek_letters,
 )
 from reports.tables.results import ReproducedCell, Results
 
-CSV_COLUMNS = (
-    "table", "scale", "row", "column", "method", "metric", "reproduced", "reproduced_std", "seeds",
-    "num_runs", "published", "published_std", "difference", "reproduced_ratio", "published_ratio",
-    "notes",
-)  # fmt: skip
 COMPARED_SECTIONS = ("method", "model", "train", "federation")  # may differ between rivals
 V = TypeVar("V")
 
@@ -53,13 +45,15 @@ def comparison_table(results: Results) -> ReportTable:
         reproduced, published, difference = [], [], []
         for column in table.column_labels:
             key, cell = (row.label, column), table.cell(row.label, column)
-            found = results.cells.get(key)
-            own = [text for text in found.notes if text not in shared] if found else []
+            found = results.cell(key)
+            own = [text for text in found.notes if text not in shared]
             text = _format_reproduced(results, key)
             reproduced.append(TableEntry(text, key in best, notes.mark(own)))
             text = _format_published(results, cell)
             published.append(TableEntry(text, key in published_best, notes.mark(paper_notes[key])))
-            difference.append(TableEntry(_format_difference(found, cell)))
+            change, decimals = _difference(found, cell), 0 if table.statistic == "lowest" else 2
+            text = DASH if change is None else f"{change:+.{decimals}f}"
+            difference.append(TableEntry(text))
         group, name = with_greek_letters(row.group), _heading(row.name, table.paper)
         lines += [
             Line(group, TableEntry(name, marks=marks), "reproduced", tuple(reproduced)),
@@ -74,36 +68,31 @@ def comparison_table(results: Results) -> ReportTable:
 
 def comparison_csv(results: Results) -> str:
     """One line per table cell, with unrounded numbers."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for cell in results.table.cells:
-        line: dict[str, Any] = {
-            "table": results.table.name,
-            "scale": results.scale,
-            "row": cell.row,
-            "column": cell.column,
-            "method": cell.method,
-            "metric": results.table.metric,
-            "published": cell.value,
-            "published_std": cell.std,
-            "published_ratio": cell.ratio,
-            "notes": cell.note,
-        }
+    table, lines = results.table, []
+    for cell in table.cells:
         key = (cell.row, cell.column)
-        if (found := results.cells.get(key)) is not None:
-            line |= {
+        found = results.cell(key)
+        lines.append(
+            {
+                "table": table.name,
+                "scale": results.scale,
+                "row": cell.row,
+                "column": cell.column,
+                "method": cell.method,
+                "metric": table.metric,
                 "reproduced": _round6(found.value),
                 "reproduced_std": _round6(found.std),
-                "reproduced_ratio": _round6(_ratio(results, key)),
                 "seeds": " ".join(map(str, found.values)),
-                "num_runs": found.num_runs,
+                "num_runs": found.num_runs if key in results.cells else None,
+                "published": cell.value,
+                "published_std": cell.std,
+                "difference": _round6(_difference(found, cell)),
+                "reproduced_ratio": _round6(_ratio(results, key)),
+                "published_ratio": cell.ratio,
                 "notes": " ".join(filter(None, (cell.note, *found.notes))),
             }
-            if found.value is not None and cell.value is not None:
-                line["difference"] = _round6(found.value - cell.value)
-        writer.writerow(line)
-    return buffer.getvalue()
+        )
+    return to_csv(lines)
 
 
 def _general_notes(results: Results, shared: list[str], of_paper: list[str]) -> Notes:
@@ -190,8 +179,8 @@ def _heading(printed: str, paper: str) -> str:
 
 
 def _format_reproduced(results: Results, key: CellKey) -> str:
-    cell = results.cells.get(key)
-    if cell is None or not cell.num_runs:
+    cell = results.cell(key)
+    if not cell.num_runs:
         return DASH
     if results.table.metric != "target_cost":
         spread = "" if cell.std is None else f" ± {cell.std:.2f}"
@@ -211,17 +200,17 @@ def _format_published(results: Results, cell: Cell) -> str:
     return f"{cell.value:.2f}" + ("" if cell.std is None else f" ± {cell.std:.2f}")
 
 
-def _format_difference(found: ReproducedCell | None, cell: Cell) -> str:
-    if found is None or found.value is None or cell.value is None:
-        return DASH
-    return format(found.value - cell.value, "+.0f" if found.statistic == "lowest" else "+.2f")
+def _difference(found: ReproducedCell, cell: Cell) -> float | None:
+    return None if found.value is None or cell.value is None else found.value - cell.value
 
 
 def _ratio(results: Results, key: CellKey) -> float | None:
     """Cost of a cell divided by the cost of the table's reference row in the same column."""
-    base = results.cells.get((results.table.ratio_to or "", key[1]))
-    value = results.cells[key].value
-    return value / base.value if base and base.value and value is not None else None
+    base, value = (
+        results.cell((results.table.ratio_to or "", key[1])).value,
+        results.cell(key).value,
+    )
+    return value / base if base and value is not None else None
 
 
 def _round6(value: float | None) -> float | None:

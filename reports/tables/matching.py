@@ -7,8 +7,6 @@ cells of one table differ in nothing else (FedCorr's Table 10 compares models), 
 distinguish them must be equal at every scale.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

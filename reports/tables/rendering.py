@@ -3,13 +3,13 @@
 The output formats are Jinja2 templates in `reports/tables/templates/`.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 DASH = "–"
@@ -130,6 +130,11 @@ def letters(index: int) -> str:
     """Letters that count: a to z, then aa, ab and so on."""
     head, tail = divmod(index, 26)
     return (letters(head - 1) if head else "") + chr(ord("a") + tail)
+
+
+def to_csv(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Lines with the same keys as CSV. None is empty."""
+    return pd.DataFrame(lines, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def with_greek_letters(text: str) -> str:

@@ -1,7 +1,5 @@
 """Reproduced values of a published table, with differences from the paper's configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -53,6 +51,10 @@ class Results:
     scale: str
     cells: Mapping[CellKey, ReproducedCell]  # only cells with a run
     warnings: tuple[str, ...]
+
+    def cell(self, key: CellKey) -> ReproducedCell:
+        """A reproduced cell; without values if it has no run."""
+        return self.cells.get(key, ReproducedCell({}, 0, self.table.statistic, ()))
 
 
 def collect_results(table: PublishedTable, runs: Runs, scale: str) -> Results:

@@ -1,10 +1,6 @@
 """A published settings table with the values that the configuration composes to."""
 
-from __future__ import annotations
-
 import ast
-import csv
-import io
 import operator
 import re
 from collections.abc import Mapping
@@ -21,10 +17,10 @@ from reports.tables.rendering import (
     Notes,
     ReportTable,
     TableEntry,
+    to_csv,
     with_greek_letters,
 )
 
-CSV_COLUMNS = ("table", "scale", "row", "column", "key", "configured", "published", "matches")
 OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -110,17 +106,23 @@ def settings_table(results: SettingsResults) -> ReportTable:
 
 def settings_csv(results: SettingsResults) -> str:
     """One line per table cell."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+    lines = []
     for row in results.table.rows:
         for column, published in zip(results.table.columns, row.values, strict=True):
             value = results.configured.get((row.label, column.label))
-            key = (results.table.name, results.scale, row.label, column.label, row.key)
-            matches = "" if value is None else values_match(value, published)
-            text = "" if value is None else _format(value)
-            writer.writerow((*key, text, published, matches))
-    return buffer.getvalue()
+            lines.append(
+                {
+                    "table": results.table.name,
+                    "scale": results.scale,
+                    "row": row.label,
+                    "column": column.label,
+                    "key": row.key,
+                    "configured": "" if value is None else _format(value),
+                    "published": published,
+                    "matches": "" if value is None else values_match(value, published),
+                }
+            )
+    return to_csv(lines)
 
 
 def _format(value: Any) -> str:

@@ -157,6 +157,17 @@ def test_unsuccessful_and_unfinished_runs_are_shown_but_not_averaged(tmp_path, f
     assert str(tmp_path) not in json.dumps(page.data)
 
 
+def test_records_with_and_without_a_value_are_shown_together(tmp_path, frozen_conf):
+    first, _ = write_sweep(tmp_path / "runs", rhos=[0.4], methods=["fedavg"])
+    record = json.loads((first / "record.json").read_text())
+    del record["scenario"]["noise_convention"]
+    (first / "record.json").write_text(json.dumps(record))
+    data = collect.build_page_data([str(tmp_path / "runs")]).data
+    (entry,) = entries_of(data).values()
+    assert [run["scenario"]["convention"] is None for run in entry["runs"]] == [True, False]
+    json.dumps(data, allow_nan=False)
+
+
 def test_command_gives_the_same_run_id():
     """Uses the real configuration."""
     from benchmarks.config.compose import compose_run
