@@ -6,7 +6,9 @@
 // The output of a convolution has the same row length as its padded input. The output pixel at p
 // then depends on the inputs at p plus one fixed offset per filter tap, in every row, and a whole
 // image is computed as one sequence of vectors. Values computed beyond the end of an output row are
-// discarded (forward pass) or multiplied by zero (gradient).
+// discarded.
+//
+// After pooling and ReLU, few output pixels have a gradient. The backward pass visits only these.
 
 #include <algorithm>
 #include <cstdint>
@@ -25,18 +27,13 @@ namespace {
 
 #ifdef __AVX512F__
 constexpr int LANES = 16;
-// Without this, the compiler reloads the vector for every product, across two cache lines.
-#define KEEP_IN_REGISTER(vector) asm("" : "+v"(vector))
 #else
 constexpr int LANES = 8;
-#ifdef __AVX__
-#define KEEP_IN_REGISTER(vector) asm("" : "+x"(vector))
-#else
-#define KEEP_IN_REGISTER(vector)
 #endif
-#endif
+constexpr int TAPS = 8;  // values of a filter row that are processed at once
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float))));
+typedef float Taps __attribute__((vector_size(TAPS * sizeof(float))));
 typedef int32_t Integers __attribute__((vector_size(LANES * sizeof(int32_t))));
 
 template <typename V, typename T>
@@ -70,19 +67,13 @@ void copy_rows(const float* from, size_t from_stride, float* to, size_t to_strid
 }
 
 // Thread-local scratch buffers, reused between calls to avoid the cost of allocation.
-enum Purpose { PADDED, RESULT, ROWS, SUMS, LEFT, RIGHT, GRADIENT, NEXT_GRADIENT, PURPOSES };
+enum Purpose { PADDED, RESULT, LEFT, RIGHT, GRADIENT, NEXT_GRADIENT, PURPOSES };
 
 float* scratch(Purpose purpose, size_t count) {
   thread_local std::vector<float> memory[PURPOSES];
   if (memory[purpose].size() < count) memory[purpose].resize(count);
   return memory[purpose].data();
 }
-
-// Images with arbitrary distances between images, channels and rows.
-struct Images {
-  const float* data;
-  size_t image, plane, stride;
-};
 
 struct Convolution {
   size_t channels, height, width, filters, side, padding;
@@ -101,15 +92,13 @@ struct Convolution {
   }
 
   // Padded images, followed by zeros that the last vectors read.
-  const float* padded(const Images& from, size_t first, size_t count) const {
+  float* padded(const float* images, size_t count) const {
     const size_t size = count * channels * plane, tail = side + 2 * LANES;
     float* result = scratch(PADDED, size + tail);
     std::fill(padding ? result : result + size, result + size + tail, 0.0f);
-    for (size_t n = 0; n < count; n++)
-      for (size_t c = 0; c < channels; c++)
-        copy_rows(from.data + (first + n) * from.image + c * from.plane, from.stride,
-                  result + (n * channels + c) * plane + padding * (stride + 1), stride, height,
-                  width);
+    for (size_t k = 0; k < count * channels; k++)
+      copy_rows(images + k * height * width, width, result + k * plane + padding * (stride + 1),
+                stride, height, width);
     return result;
   }
 };
@@ -131,11 +120,10 @@ void correlate(const float* image, const int* offsets, const int* end, const flo
     for (int v = 0; v < WIDTH; v++) store(out + b * out_stride + p + v * LANES, sums[b][v]);
 }
 
-// Calls emit(image, filter, plane) for every output plane, with `stride` pixels per row. With
-// `backward`, the filters are rotated and stored in the order [channel][filter].
+// Calls emit(image, filter, plane) for every output plane, with `stride` pixels per row.
 template <int BLOCK, typename Emit>
-void convolve_by_blocks(const Convolution& s, const Images& images, size_t count,
-                        const float* weights, const float* bias, bool backward, Emit emit) {
+void convolve_by_blocks(const Convolution& s, const float* images, size_t count,
+                        const float* weights, const float* bias, Emit emit) {
   const size_t square = s.side * s.side, taps = s.channels * square;
   const size_t filters = round_up(s.filters, BLOCK);
   const size_t length = round_up(s.run, 2 * LANES);
@@ -146,19 +134,16 @@ void convolve_by_blocks(const Convolution& s, const Images& images, size_t count
   for (size_t i = 0; i < s.side; i++)
     for (size_t c = 0; c < s.channels; c++)
       for (size_t j = 0; j < s.side; j++) {
-        for (size_t f = 0; f < s.filters; f++) {
-          const size_t at = i * s.side + j;
-          const size_t from = backward ? (c * s.filters + f + 1) * square - 1 - at
-                                       : (f * s.channels + c) * square + at;
-          ordered[(f / BLOCK * taps + offsets.size()) * BLOCK + f % BLOCK] = weights[from];
-        }
+        for (size_t f = 0; f < s.filters; f++)
+          ordered[(f / BLOCK * taps + offsets.size()) * BLOCK + f % BLOCK] =
+              weights[(f * s.channels + c) * square + i * s.side + j];
         offsets.push_back(c * s.plane + i * s.stride + j);
       }
   // Pooling reads two vectors from the last pixel on.
   float* result = scratch(RESULT, BLOCK * length + s.stride + 2 * LANES);
   const long per_row = s.channels * s.side, stride = s.stride, padding = s.padding;
   for (size_t n = 0; n < count; n++) {
-    const float* image = s.padded(images, n, 1);
+    const float* image = s.padded(images + n * s.channels * s.height * s.width, 1);
     for (size_t first = 0; first < s.filters; first += BLOCK) {
       for (long p = 0; p < long(s.run); p += 2 * LANES) {
         // Skip filter rows that overlap with the padding only.
@@ -176,65 +161,140 @@ void convolve_by_blocks(const Convolution& s, const Images& images, size_t count
 }
 
 template <typename Emit>
-void convolve(const Convolution& s, const Images& images, size_t count, const float* weights,
-              const float* bias, bool backward, Emit emit) {
+void convolve(const Convolution& s, const float* images, size_t count, const float* weights,
+              const float* bias, Emit emit) {
   if (LANES == 16 && s.filters % 8 == 0)  // the number of sums that fit into the registers
-    convolve_by_blocks<8>(s, images, count, weights, bias, backward, emit);
+    convolve_by_blocks<8>(s, images, count, weights, bias, emit);
   else if (s.filters % 6 == 0)
-    convolve_by_blocks<6>(s, images, count, weights, bias, backward, emit);
+    convolve_by_blocks<6>(s, images, count, weights, bias, emit);
   else
-    convolve_by_blocks<4>(s, images, count, weights, bias, backward, emit);
+    convolve_by_blocks<4>(s, images, count, weights, bias, emit);
 }
 
-// out[b][tap] = sum over images and p of gradient[b][p] * pixels[offsets[tap] + p]
-template <int BLOCK, int TAPS>
-void multiply(const float* gradient, size_t stride, size_t per_image, const float* pixels,
-              size_t pixels_per_image, const int* offsets, float* out, size_t out_stride,
-              size_t count, size_t run) {
-  Vector sums[BLOCK][TAPS] = {};
-  for (size_t n = 0; n < count; n++, gradient += per_image, pixels += pixels_per_image)
-    for (size_t p = 0; p < run; p += LANES) {
-      Vector shifted[TAPS];
-      for (int tap = 0; tap < TAPS; tap++) {
-        shifted[tap] = load(pixels + offsets[tap] + p);
-        KEEP_IN_REGISTER(shifted[tap]);
-      }
-      for (int b = 0; b < BLOCK; b++) {
-        const Vector row = load(gradient + b * stride + p);
-        for (int tap = 0; tap < TAPS; tap++) sums[b][tap] += row * shifted[tap];
+// An output pixel with a gradient: its position in the padded input, its filter, the gradient.
+struct Pixel {
+  uint32_t position, filter;
+  float gradient;
+};
+
+// Gradients of the output of a convolution: `size` values per output plane, of the output pixels at
+// `where`, or of all pixels if it is null.
+struct OutputGradient {
+  const Convolution& s;
+  const float* values;
+  const int32_t* where;
+  size_t size;
+
+  // Append the pixels of one plane whose gradient is not zero. Returns their end.
+  Pixel* pixels(size_t n, size_t f, size_t offset, Pixel* end) const {
+    const size_t first = (n * s.filters + f) * size;
+    for (size_t k = 0; k < size; k++) {
+      const float value = values[first + k];
+      const size_t p = where ? where[first + k] : k / s.out_width * s.stride + k % s.out_width;
+      *end = {uint32_t(offset + p), uint32_t(f), value};
+      end += value != 0;
+    }
+    return end;
+  }
+};
+
+// For COUNT parts of filter rows: sum over pixels of gradient * input, at the taps of the part.
+template <int COUNT>
+void sum_over_pixels(const Pixel* pixels, const Pixel* end, const float* padded,
+                     const size_t* offsets, float* out) {
+  Taps totals[COUNT] = {};
+  while (pixels < end) {  // Sums of sums have smaller rounding errors.
+    Taps sums[COUNT] = {};
+    for (const Pixel* stop = std::min(end, pixels + 256); pixels < stop; pixels++)
+      for (int k = 0; k < COUNT; k++)
+        sums[k] += pixels->gradient * load<Taps>(padded + pixels->position + offsets[k]);
+    for (int k = 0; k < COUNT; k++) totals[k] += sums[k];
+  }
+  for (int k = 0; k < COUNT; k++) store(out + k * TAPS, totals[k]);
+}
+
+void weight_gradient(const OutputGradient& gradient, const float* x, size_t count,
+                     float* weights_out, float* bias_out) {
+  const Convolution& s = gradient.s;
+  const size_t parts = (s.side + TAPS - 1) / TAPS, rows = s.channels * s.side;
+  std::vector<size_t> offsets(rows * parts);  // of each part of a filter row in the padded input
+  for (size_t k = 0; k < offsets.size(); k++)
+    offsets[k] = k / parts / s.side * s.plane + k / parts % s.side * s.stride + k % parts * TAPS;
+  const float* padded = s.padded(x, count);
+  float* sums = scratch(RESULT, offsets.size() * TAPS);
+  std::vector<Pixel> pixels(count * gradient.size + 1);
+  for (size_t f = 0; f < s.filters; f++) {
+    Pixel* end = pixels.data();
+    for (size_t n = 0; n < count; n++)
+      end = gradient.pixels(n, f, n * s.channels * s.plane, end);
+    for (size_t k = 0, block; k < offsets.size(); k += block) {
+      const size_t left = offsets.size() - k;
+      block = left >= 12 ? 12 : left >= 3 ? 3 : 1;
+      (block == 12 ? sum_over_pixels<12> : block == 3 ? sum_over_pixels<3> : sum_over_pixels<1>)(
+          pixels.data(), end, padded, &offsets[k], sums + k * TAPS);
+    }
+    copy_rows(sums, parts * TAPS, weights_out + f * rows * s.side, s.side, rows, s.side);
+    double total = 0;
+    for (const Pixel* pixel = pixels.data(); pixel < end; pixel++) total += pixel->gradient;
+    if (bias_out) bias_out[f] = total;
+  }
+}
+
+// For COUNT channels and one vector of input pixels: sum over pixels of gradient * filter. `filters`
+// points to the value of each filter at the first input pixel, for an output pixel at position 0.
+template <int COUNT>
+void sum_of_filters(const Pixel* pixels, const Pixel* end, const float* filters, size_t per_filter,
+                    size_t per_channel, float* out, size_t out_stride) {
+  Vector sums[COUNT] = {};
+  for (; pixels < end; pixels++)
+    for (int c = 0; c < COUNT; c++)
+      sums[c] += pixels->gradient * load(filters + pixels->filter * per_filter + c * per_channel -
+                                         pixels->position);
+  for (int c = 0; c < COUNT; c++) store(out + c * out_stride, sums[c]);
+}
+
+// Each filter is laid out as in the padded input, with zeros between its rows and on both sides. An
+// output pixel adds its filter to the inputs from its position on. Input pixels are summed one
+// vector at a time, so output pixels are sorted by the vector that they are in.
+void input_gradient(const OutputGradient& gradient, size_t count, const float* weights,
+                    float* x_out) {
+  const Convolution& s = gradient.s;
+  const size_t span = (s.side - 1) * s.stride + s.side, row = span + 3 * LANES;
+  const size_t reach = (span + LANES - 1) / LANES, length = round_up(s.plane, LANES);
+  const size_t chunks = length / LANES;
+  float* filters = scratch(RIGHT, s.filters * s.channels * row);
+  std::fill(filters, filters + s.filters * s.channels * row, 0.0f);
+  for (size_t k = 0; k < s.filters * s.channels; k++)
+    copy_rows(weights + k * s.side * s.side, s.side, filters + k * row + LANES, s.stride, s.side,
+              s.side);
+  float* sums = scratch(RESULT, s.channels * length);
+  std::vector<Pixel> pixels(s.filters * gradient.size + 1), sorted(pixels.size());
+  for (size_t n = 0; n < count; n++) {
+    Pixel* end = pixels.data();
+    for (size_t f = 0; f < s.filters; f++) end = gradient.pixels(n, f, 0, end);
+    std::vector<size_t> start(chunks + 2);  // after sorting: start[k + 1] is the end of chunk k
+    for (const Pixel* pixel = pixels.data(); pixel < end; pixel++)
+      start[pixel->position / LANES + 2]++;
+    for (size_t k = 2; k < chunks + 2; k++) start[k] += start[k - 1];
+    for (const Pixel* pixel = pixels.data(); pixel < end; pixel++)
+      sorted[start[pixel->position / LANES + 1]++] = *pixel;
+    for (size_t chunk = 0; chunk < chunks; chunk++) {
+      const Pixel* first = &sorted[chunk < reach ? 0 : start[chunk - reach]];
+      const Pixel* last = &sorted[start[chunk + 1]];
+      for (size_t c = 0, block; c < s.channels; c += block) {
+        const size_t left = s.channels - c;
+        block = left >= 8 ? 8 : left >= 6 ? 6 : left >= 3 ? 3 : 1;
+        (block == 8   ? sum_of_filters<8>
+         : block == 6 ? sum_of_filters<6>
+         : block == 3 ? sum_of_filters<3>
+                      : sum_of_filters<1>)(first, last, filters + c * row + (chunk + 1) * LANES,
+                                           s.channels * row, row,
+                                           sums + c * length + chunk * LANES, length);
       }
     }
-  for (int b = 0; b < BLOCK; b++)
-    for (int tap = 0; tap < TAPS; tap++) out[b * out_stride + tap] = sum(sums[b][tap]);
-}
-
-// Gradients of weights and bias. `rows` is the gradient of the output, with `stride` pixels per row
-// and zeros between the rows, in planes of `length` pixels, `filters` per image.
-constexpr int GRADIENT_BLOCK = 2;
-
-void weight_gradient(const Convolution& s, const Images& images, size_t count, const float* rows,
-                     size_t filters, size_t length, float* weights_out, float* bias_out) {
-  constexpr int BLOCK = GRADIENT_BLOCK, TAPS = 5;
-  const size_t square = s.side * s.side, taps = round_up(square, TAPS);
-  const float* padded = s.padded(images, 0, count);
-  std::vector<int> offsets(taps);
-  for (size_t tap = 0; tap < square; tap++)
-    offsets[tap] = tap / s.side * s.stride + tap % s.side;
-  float* sums = scratch(SUMS, filters * s.channels * taps);
-  for (size_t f = 0; f < filters; f += BLOCK)
-    for (size_t c = 0; c < s.channels; c++)
-      for (size_t tap = 0; tap < taps; tap += TAPS)
-        multiply<BLOCK, TAPS>(rows + f * length, length, filters * length, padded + c * s.plane,
-                              s.channels * s.plane, &offsets[tap],
-                              sums + (f * s.channels + c) * taps + tap, s.channels * taps, count,
-                              s.run);
-  copy_rows(sums, taps, weights_out, square, s.filters * s.channels, square);
-  for (size_t f = 0; bias_out && f < s.filters; f++) {
-    Vector total = {};
-    for (size_t n = 0; n < count; n++)
-      for (size_t p = 0; p < length; p += LANES)
-        total += load(rows + (n * filters + f) * length + p);
-    bias_out[f] = sum(total);
+    for (size_t c = 0; c < s.channels; c++, x_out += s.height * s.width)
+      copy_rows(sums + c * length + s.padding * (s.stride + 1), s.stride, x_out, s.width, s.height,
+                s.width);
   }
 }
 
@@ -362,56 +422,20 @@ size_t output_size(const Layer& s) {
   return c.filters * (c.out_height / part) * (c.out_width / part);
 }
 
-Images images_of(const Layer& s, const float* data) {
-  const size_t plane = s.height * s.width;
-  return {data, s.channels * plane, plane, size_t(s.width)};
-}
-
 void convolution_layer(const Layer& s, const float* x, size_t count, const float* weights,
                        const float* bias, float* out, int32_t* where) {
   const Convolution c = convolution_of(s);
   const size_t size = output_size(s) / c.filters;
-  convolve(c, images_of(s, x), count, weights, bias, false,
-           [&](size_t n, size_t f, const float* plane) {
-             float* to = out + (n * c.filters + f) * size;
-             if (s.pool) {
-               int32_t* positions = where + (n * c.filters + f) * size;
-               max_pool(plane, c.stride, c.out_height, c.out_width, s.relu, to, positions);
-               return;
-             }
-             copy_rows(plane, c.stride, to, c.out_width, c.out_height, c.out_width);
-             for (size_t k = 0; s.relu && k < size; k++) to[k] = to[k] <= 0 ? 0 : to[k];
-           });
-}
-
-// Gradients of a convolution from the masked gradient of its output.
-void convolution_gradient(const Layer& s, const float* x, size_t count, const float* weights,
-                          const float* gradient, const int32_t* where, float* weights_out,
-                          float* bias_out, float* x_out) {
-  const Convolution c = convolution_of(s);
-  const size_t filters = round_up(c.filters, GRADIENT_BLOCK), length = round_up(c.run, LANES);
-  const size_t size = output_size(s) / c.filters;
-  float* rows = scratch(ROWS, count * filters * length);
-  std::fill(rows, rows + count * filters * length, 0.0f);
-  for (size_t n = 0; n < count; n++)
-    for (size_t f = 0; f < c.filters; f++, gradient += size) {
-      float* plane = rows + (n * filters + f) * length;
-      if (s.pool)
-        for (size_t k = 0; k < size; k++) plane[*where++] = gradient[k];
-      else
-        copy_rows(gradient, c.out_width, plane, c.stride, c.out_height, c.out_width);
+  convolve(c, x, count, weights, bias, [&](size_t n, size_t f, const float* plane) {
+    float* to = out + (n * c.filters + f) * size;
+    if (s.pool) {
+      int32_t* positions = where + (n * c.filters + f) * size;
+      max_pool(plane, c.stride, c.out_height, c.out_width, s.relu, to, positions);
+      return;
     }
-  weight_gradient(c, images_of(s, x), count, rows, filters, length, weights_out, bias_out);
-  if (!x_out) return;
-  const Convolution backward(c.filters, c.out_height, c.out_width, c.channels, c.side,
-                             c.side - 1 - c.padding);
-  const Images images = {rows, filters * length, length, c.stride};
-  convolve(backward, images, count, weights, nullptr, true,
-           [&](size_t n, size_t channel, const float* plane) {
-             copy_rows(plane, backward.stride,
-                       x_out + (n * c.channels + channel) * c.height * c.width, c.width, c.height,
-                       c.width);
-           });
+    copy_rows(plane, c.stride, to, c.out_width, c.out_height, c.out_width);
+    for (size_t k = 0; s.relu && k < size; k++) to[k] = to[k] <= 0 ? 0 : to[k];
+  });
 }
 
 void linear_gradient(const Layer& s, const float* x, size_t count, const float* weights,
@@ -480,16 +504,20 @@ int backward(const Layer* layers, int64_t num_layers, int64_t images, const floa
       gradient = masked;
     }
     const float* input = k ? hidden + start[k - 1] : x;
-    float* input_gradient =
+    float* input_out =
         k ? scratch((k - 1) % 2 ? GRADIENT : NEXT_GRADIENT, images * input_size(s)) : x_out;
     const float* w = weights + s.weight;
     float *w_out = weights_out + s.weight, *bias_out = s.bias < 0 ? nullptr : weights_out + s.bias;
-    if (s.is_convolution)
-      convolution_gradient(s, input, images, w, gradient, where + start[k], w_out, bias_out,
-                           input_gradient);
-    else
-      linear_gradient(s, input, images, w, gradient, w_out, bias_out, input_gradient);
-    gradient = input_gradient;
+    if (s.is_convolution) {
+      const Convolution c = convolution_of(s);
+      const OutputGradient output = {c, gradient, s.pool ? where + start[k] : nullptr,
+                                     output_size(s) / c.filters};
+      weight_gradient(output, input, images, w_out, bias_out);
+      if (input_out) input_gradient(output, images, w, input_out);
+    } else {
+      linear_gradient(s, input, images, w, gradient, w_out, bias_out, input_out);
+    }
+    gradient = input_out;
   }
   return 0;
 } catch (const std::bad_alloc&) {
