@@ -7,19 +7,20 @@ are identical between runs, and independent of the other images of a batch.
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.engine import library
 from benchmarks.engine.chain import UnsupportedError, record_chain
 from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
+from methods.toolkit.native import load_library
 
 SLACK = 16  # values that kernels may write beyond the last one: the lanes of a vector
-SUBMODULES = ("forward", "features", "head")
+KERNELS = Path(__file__).with_name("kernels.cpp")
 
 
 class CompiledEngine:
@@ -66,7 +67,11 @@ class Chain:
         self._num_hidden = sum(layer.output_size for layer in layers)
         self.num_outputs = layers[-1].output_size
         self._output_shape = function(example).shape[1:]
-        self._library = library.load()
+        size, pointer = ctypes.c_int64, ctypes.c_void_p
+        kernels = load_library(KERNELS)
+        self._forward, self._backward = kernels.forward, kernels.backward
+        self._forward.argtypes = [pointer, size, size, *[pointer] * 5]
+        self._backward.argtypes = [pointer, size, size, *[pointer] * 7]
 
     def accepts(self, x: Tensor, weights: Tensor) -> bool:
         """True for a batch that the kernels can read."""
@@ -84,7 +89,7 @@ class Chain:
         hidden = x.new_empty(count * self._num_hidden + SLACK)
         where = torch.empty(len(hidden), dtype=torch.int32)
         out = x.new_empty(count, *self._output_shape)
-        self._call(self._library.forward, count, weights, x, hidden, where, out)
+        self._call(self._forward, count, weights, x, hidden, where, out)
         return out, hidden, where
 
     def backward(
@@ -94,7 +99,7 @@ class Chain:
         weights_out = torch.zeros_like(weights)  # a chain need not have all layers of the model
         x_out = torch.empty_like(x) if needs_x else None
         tensors = (weights, x, hidden, where, grad, weights_out, x_out)
-        self._call(self._library.backward, len(x), *tensors)
+        self._call(self._backward, len(x), *tensors)
         return weights_out, x_out
 
     def _call(self, kernel: Callable[..., int], count: int, *tensors: Tensor | None) -> None:

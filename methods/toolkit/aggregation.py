@@ -1,15 +1,22 @@
 """Aggregation of client models: pure functions of an (M, P) matrix, one row per model."""
 
+import ctypes
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from methods.core.errors import UserError
+from methods.toolkit.native import load_library
+
+MIN_COMPILED_SIZE = 1 << 22  # values of all models; below this, compilation takes longer
+MAX_COMPILED_MODELS = 32
 # Fits in the CPU cache. Constant, because it affects rounding: threads must not change results.
 COLUMN_BLOCK_SIZE = 1 << 12
 Rows = Sequence[np.ndarray] | np.ndarray
@@ -51,7 +58,7 @@ def residual_reweighting(
     values = matrix.numpy()
     corrected = np.empty_like(values)
 
-    def work(columns: slice) -> np.ndarray:
+    def work_in_numpy(columns: slice) -> np.ndarray:
         y = values[:, columns].copy()
         fit = fit_repeated_median(y, interval)
         block = np.where(fit.confidence >= delta, y, fit.line)
@@ -60,11 +67,37 @@ def residual_reweighting(
         corrected[:, columns] = block
         return np.asarray((fit.confidence * fit.spread).sum(1, dtype=np.float64))
 
+    def work_in_cpp(columns: slice) -> np.ndarray:
+        scores, first_buffer = np.zeros(num_models), num_trainable - columns.start
+        addresses = [array[:, columns].ctypes.data for array in (values, corrected)]
+        sizes = (width, columns.stop - columns.start, first_buffer)
+        constants = np.array([*_constants(num_models, interval), delta], np.float32)
+        reweight(addresses[0], *sizes, constants.ctypes.data, addresses[1], scores.ctypes.data)
+        return scores
+
+    reweight: Any = _compiled_reweight(num_models) if values.size >= MIN_COMPILED_SIZE else None
+    work = work_in_cpp if reweight else work_in_numpy
     scores = np.sum(_map_column_blocks(work, width), axis=0)
     if scores.max() == 0:
         return torch.from_numpy(corrected), uniform_weights(num_models)
     squared = (scores / scores.max()) ** 2
     return torch.from_numpy(corrected), squared / squared.sum()
+
+
+@cache
+def _compiled_reweight(num_models: int) -> Any:
+    """The function of residuals.cpp. None without a compiler, or if it would be long."""
+    source, options = Path(__file__).with_name("residuals.cpp"), ("-ffp-contract=off",)
+    try:
+        if num_models > MAX_COMPILED_MODELS:
+            return None
+        library = load_library(source, *options, "-fno-math-errno", f"-DMODELS={num_models}")
+    except UserError:
+        return None
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    library.reweight.argtypes = [pointer, number, number, number, pointer, pointer, pointer]
+    library.reweight.restype = None
+    return library.reweight
 
 
 class ResidualFit(NamedTuple):
@@ -94,11 +127,18 @@ def fit_repeated_median(y: np.ndarray, interval: float) -> ResidualFit:
         intercept = median(ordered) - slope * center
         line = intercept + slope * rank
         residual = np.abs(y - line)
-        scale = 1.4826 * (1 + 5 / (size - 1)) * median(residual, num_dropped=1) + 1e-7
-        leverage = 1 / size + (rank - center) ** 2 * (12 / (size * (size**2 - 1)))
-        limit = interval * (2 / size) ** 0.5 * scale * np.sqrt(1 - leverage)
+        scale_factor, offset, limit_factor, leverage_factor = _constants(size, interval)
+        scale = scale_factor * median(residual, num_dropped=1) + offset
+        leverage = 1 / size + (rank - center) ** 2 * leverage_factor
+        limit = limit_factor * scale * np.sqrt(1 - leverage)
         confidence = limit / np.maximum(residual, limit)
     return ResidualFit(line, confidence, confidence.std(0, ddof=1))
+
+
+def _constants(size: int, interval: float) -> tuple[float, float, float, float]:
+    """Factor and offset of the scale, factor of the limit, factor of the leverage."""
+    scale = 1.4826 * (1 + 5 / (size - 1))
+    return scale, 1e-7, interval * (2 / size) ** 0.5, 12 / (size * (size**2 - 1))
 
 
 def _ranks(y: np.ndarray) -> np.ndarray:

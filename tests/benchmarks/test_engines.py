@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from benchmarks import models
 from benchmarks.config.schema import RunConfig
-from benchmarks.engine import library, selection
+from benchmarks.engine import selection
 from benchmarks.engine.compiled import CompiledEngine
 from benchmarks.engine.selection import select_engine
 from benchmarks.records.files import LOG_FILE
 from benchmarks.speed.functional import FunctionalModule
 from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
+from methods.toolkit import native
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
 
@@ -140,7 +141,7 @@ def test_auto_falls_back_to_eager_passes_with_one_line(
 ) -> None:
     monkeypatch.setenv("CXX", compiler)
     monkeypatch.setattr(selection, "AUTO_COMPILE_MIN_STEPS", 0)
-    library.load.cache_clear()
+    native.load_library.cache_clear()
     record = run_small("budget.participations=4")
     assert record["status"] == "done" and record["time"]["compiled"] is False
     (line,) = (line for line in record["lines"] if "eager" in line)
@@ -180,7 +181,7 @@ def test_missing_compiler_is_one_line(
     from benchmarks import run
 
     monkeypatch.setenv("CXX", "no-such-compiler")
-    library.load.cache_clear()
+    native.load_library.cache_clear()
     assert (
         run.main(["scale=smoke", "executor.compile=on", "executor=serial", f"runs_dir={tmp_path}"])
         == 2

@@ -1,18 +1,15 @@
-"""Kernels of chains of layers, against torch in float64, and their compilation."""
+"""Kernels of chains of layers, against torch in float64."""
 
 import shutil
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmarks.engine import library
 from benchmarks.engine.chain import UnsupportedError, record_chain
 from benchmarks.engine.compiled import CompiledEngine
-from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
@@ -188,53 +185,3 @@ def test_branches_and_changes_of_values_are_not_recorded() -> None:
     for module in (Branch(), Doubled(), OnlyInTraining()):
         with pytest.raises(UnsupportedError):
             record_chain(module, module, torch.zeros(2, 3, 13, 13))
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("false", r"false failed \(exit code 1\)"),
-        ("no-such-compiler -O2", "C\\+\\+ compiler no-such-compiler not found"),
-        ("sh -c 'exec sleep 60'", "sh took more than 0.2 s"),
-    ],
-)
-def test_failing_compiler_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, command: str, message: str
-) -> None:
-    monkeypatch.setenv("CXX", command)
-    if "sleep" in command:
-        monkeypatch.setattr(library, "COMPILER_SECONDS", 0.2)
-    with pytest.raises(UserError, match=f"^{message}$"):
-        library.load.__wrapped__()
-
-
-def test_unknown_option_of_the_compiler_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    compiler = tmp_path / "compiler with a space"
-    compiler.write_text('#!/bin/sh\ncase "$*" in *march=native*) exit 1;; esac\nexec g++ "$@"\n')
-    compiler.chmod(0o700)
-    monkeypatch.setenv("CXX", f"env '{compiler}'")
-    monkeypatch.setenv("FLN_COMPILED", str(tmp_path / "cache"))
-    library.load.__wrapped__()
-    assert len(list((tmp_path / "cache").iterdir())) == 1
-    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
-
-
-def test_unusable_cache_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("FLN_COMPILED", str(tmp_path / "file" / "cache"))
-    with pytest.raises(
-        UserError, match=r".*cache is not usable \(Not a directory\); set FLN_COMPILED"
-    ):
-        library.load.__wrapped__()
-
-
-def test_cache_that_others_can_write_is_not_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    tmp_path.chmod(0o777)
-    monkeypatch.setenv("FLN_COMPILED", str(tmp_path))
-    with pytest.raises(UserError, match="must be writable only by its owner"):
-        library.load.__wrapped__()
-    assert not list(tmp_path.iterdir())

@@ -1,5 +1,7 @@
 """Aggregation functions against values by hand, NumPy, and a literal form of ARFL's equations."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -244,3 +246,32 @@ def test_corrected_buffers_stay_above_models_minimum(num_trainable, smallest):
         torch.tensor([[1.0], [1.0], [3.0], [5.0], [7.0], [9.0], [11.0]]), 2.0, 0.1, num_trainable
     )
     assert corrected.min().item() == pytest.approx(smallest)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
+@pytest.mark.parametrize("num_models", [3, 6, 9, 10])
+def test_compiled_reweighting_equals_numpys(num_models, monkeypatch):
+    """Integers make ties frequent. The last column is a multiple of no vector length."""
+    matrix = random_models(num_models, aggregation.COLUMN_BLOCK_SIZE + 37)
+    matrix[:, ::2] = (3 * matrix[:, ::2]).round()
+    matrix[0] *= 6
+    matrix[:, 5] = 0.25
+    matrix[1, 6] = torch.finfo(torch.float32).max
+    results = []
+    for size in (matrix.numel() + 1, matrix.numel()):
+        monkeypatch.setattr(aggregation, "MIN_COMPILED_SIZE", size)
+        results.append(residual_reweighting(matrix, 2.0, 0.1, aggregation.COLUMN_BLOCK_SIZE))
+    assert aggregation._compiled_reweight(num_models) is not None
+    assert torch.equal(results[0][0], results[1][0])
+    # Sums of scores are in another order. With three models, the largest float overflows.
+    assert np.allclose(results[0][1], results[1][1], rtol=1e-14, atol=0, equal_nan=True)
+
+
+def test_reweighting_without_a_compiler_uses_numpy(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setattr(aggregation, "MIN_COMPILED_SIZE", 0)
+    for function in (aggregation._compiled_reweight, aggregation.load_library):
+        function.cache_clear()
+    corrected, _ = residual_reweighting(random_models(5, 40), 2.0, 0.1, ALL_TRAINABLE)
+    assert torch.isfinite(corrected).all()
+    aggregation._compiled_reweight.cache_clear()

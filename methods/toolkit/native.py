@@ -1,4 +1,4 @@
-"""Shared library of the kernels (kernels.cpp): compiled once per machine, in a few seconds."""
+"""Shared libraries of C++ files: compiled once per machine, in a few seconds."""
 
 import ctypes
 import errno
@@ -23,27 +23,23 @@ def cache_dir() -> Path:
 
 
 @cache
-def load() -> ctypes.CDLL:
-    """Compile the kernels, or load them from the cache. Raises UserError."""
+def load_library(source: Path, *options: str) -> ctypes.CDLL:
+    """Compile a file, or load it from the cache. Raises UserError without a compiler."""
     try:
-        library = _build("-march=native")
+        return _build(source, "-march=native", *options)
     except UserError as error:
         try:
-            library = _build()  # some compilers do not know the option
+            return _build(source, *options)  # some compilers do not know -march=native
         except UserError:
             raise error from None
-    size, pointer = ctypes.c_int64, ctypes.c_void_p
-    library.forward.argtypes = [pointer, size, size, *[pointer] * 5]
-    library.backward.argtypes = [pointer, size, size, *[pointer] * 7]
-    return library
 
 
-def _build(*options: str) -> ctypes.CDLL:
-    source, directory = Path(__file__).with_name("kernels.cpp"), cache_dir()
+def _build(source: Path, *options: str) -> ctypes.CDLL:
     # The macros identify the compiler and the native CPU, as machines can share a cache directory.
     macros = _run_compiler(*options, "-dM", "-E", "-x", "c++", os.devnull)
-    digest = hashlib.sha256(source.read_bytes() + macros).hexdigest()[:16]
-    target = directory / f"kernels-{digest}.so"
+    content = source.read_bytes() + macros + " ".join(options).encode()
+    directory = cache_dir()
+    target = directory / f"{source.stem}-{hashlib.sha256(content).hexdigest()[:16]}.so"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_owner(directory)
