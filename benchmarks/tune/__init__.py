@@ -1,0 +1,1 @@
+"""Equal tuning: the same number of trials and the same budget for every method."""
