@@ -72,9 +72,7 @@ def load_space(recipe: RunConfig, overrides: Sequence[str] = ()) -> list[Searche
     """Search space of a method around its recipe. Requires an initialized Hydra."""
     method = recipe.method.name
     options = GlobalHydra.instance().config_loader().get_group_options("search")
-    shared, own = (
-        _read(name, overrides) if name in options else {} for name in (DEFAULT, method)
-    )
+    shared, own = (_read(name, overrides) if name in options else {} for name in (DEFAULT, method))
     if len(own.keys() - shared.keys()) > MAX_OWN_PARAMETERS:
         names = ", ".join(own)
         raise invalid(f"search/{method}.yaml", names, f"at most {MAX_OWN_PARAMETERS} parameters")
@@ -133,6 +131,8 @@ def _resolve(key: str, bounds: Range, config: Mapping[str, Any]) -> SearchedPara
         raise invalid(key, recipe, "a number, because it is searched between two numbers")
     factor = recipe if bounds.relative else 1
     low, high = bounds.low * factor, bounds.high * factor
+    if not low < high or (bounds.log and low <= 0):
+        raise invalid(f"search space of {key}", [low, high], "low < high, and low > 0 with log")
     if not low <= recipe <= high:
         raise invalid(key, recipe, f"a value within the search space [{low:g}, {high:g}]")
     return SearchedParameter(key, low, high, bounds.log, recipe)

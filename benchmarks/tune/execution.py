@@ -1,0 +1,78 @@
+"""Execution of the runs of several studies, in one or more processes."""
+
+import math
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from typing import Any
+
+from benchmarks.config.schema import RunConfig
+from benchmarks.run import run_from_config
+from benchmarks.tune.study import FIRST, FULL, Study
+
+POLL_SECONDS = 2.0  # between looks at runs that another command executes
+
+
+class InProcessExecutor(Executor):
+    """Executes at once, in this process."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+        """Call the function and return a finished future."""
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments, **options))
+        return future
+
+
+def execute_studies(
+    studies: Sequence[Study], jobs: int, on_finished: Callable[[Study], None]
+) -> None:
+    """Run all trials. The next free process takes the first open run, in the order of the studies.
+
+    Runs that another command executes are left to it. This command waits for their results when
+    nothing else is open. `on_finished` is called for every study after its last run.
+    """
+    context = multiprocessing.get_context("spawn")
+    active: dict[Future[str | None], tuple[Study, RunConfig]] = {}
+    skipped: set[str] = set()
+    unfinished = list(studies)
+    with InProcessExecutor() if jobs == 1 else ProcessPoolExecutor(jobs, context) as pool:
+        while unfinished:
+            pending = {study: study.pending() for study in unfinished}
+            for study in [study for study in unfinished if not pending[study]]:
+                unfinished.remove(study)
+                on_finished(study)
+            taken = skipped | {config.run_id for _, config in active.values()}
+            runs = [(study, run.config) for study in unfinished for run in pending[study]]
+            ready = [(study, config) for study, config in runs if config.run_id not in taken]
+            for study, config in ready[: jobs - len(active)]:
+                active[pool.submit(_execute, config)] = (study, config)
+            for future in wait(active, return_when=FIRST_COMPLETED).done:
+                study, config = active.pop(future)
+                status = future.result()
+                if status is None:
+                    skipped.add(config.run_id)
+                elif status == "failed":
+                    study.failed.add(config.run_id)
+                _report_trial(study, config)
+            if unfinished and not active and not ready:
+                time.sleep(POLL_SECONDS)
+                skipped.clear()
+
+
+def _execute(config: RunConfig) -> str | None:
+    record = run_from_config(config)
+    return record.status if record else None
+
+
+def _report_trial(study: Study, config: RunConfig) -> None:
+    """Print one line when all runs of a trial have ended."""
+    for stage in (FIRST, FULL):
+        for trial in study.trials(stage):
+            ids = [run.config.run_id for run in study.runs(stage, trial)]
+            score = study.score(stage, trial) if config.run_id in ids else None
+            if score is not None:
+                shown = "unsuccessful" if score == -math.inf else f"{100 * score:.2f} %"
+                values = " ".join(f"{key}={value:g}" for key, value in study.values[trial].items())
+                place = f"trial {trial + 1} of {study.settings.trials}, {study.budgets[stage]}"
+                print(f"{study.method}: {place} participations: {shown} ({values})", flush=True)
