@@ -71,8 +71,10 @@ class SearchedParameter:
 def load_space(recipe: RunConfig, overrides: Sequence[str] = ()) -> list[SearchedParameter]:
     """Search space of a method around its recipe. Requires an initialized Hydra."""
     method = recipe.method.name
-    options = GlobalHydra.instance().config_loader().get_group_options("search")
-    shared, own = (_read(name, overrides) if name in options else {} for name in (DEFAULT, method))
+    searchpath = [text for text in overrides if text.startswith("hydra.searchpath=")]
+    loader = GlobalHydra.instance().config_loader()
+    options = loader.get_group_options("search", overrides=searchpath)
+    shared, own = (_read(name, searchpath) if name in options else {} for name in (DEFAULT, method))
     if len(own.keys() - shared.keys()) > MAX_OWN_PARAMETERS:
         names = ", ".join(own)
         raise invalid(f"search/{method}.yaml", names, f"at most {MAX_OWN_PARAMETERS} parameters")
@@ -111,8 +113,7 @@ def import_optuna() -> Any:
     return optuna
 
 
-def _read(name: str, overrides: Sequence[str]) -> dict[str, Range]:
-    searchpath = [text for text in overrides if text.startswith("hydra.searchpath=")]
+def _read(name: str, searchpath: Sequence[str]) -> dict[str, Range]:
     content: Any = OmegaConf.to_container(Composer(f"search/{name}", searchpath).compose([]).search)
     return {
         key: build_params(Range, value, f"search/{name}.yaml: {key}")

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = (
     "compare components dashboard data figures methods new-method page run scenario speed tables"
 )
+COMMANDS += " tune"
 
 
 def run_python(*arguments: str, cwd: Path, path: str = "") -> subprocess.CompletedProcess[str]:

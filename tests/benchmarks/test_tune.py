@@ -256,9 +256,9 @@ def test_finalists_are_the_best_of_the_first_stage() -> None:
     ],
 )
 def test_bad_input_is_one_line(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["scale=smoke", *options]) == 2
+    assert main(arguments(tmp_path, *options)) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: {message}") and error.count("\n") == 1
 
@@ -266,19 +266,20 @@ def test_bad_input_is_one_line(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("method.muu: {low: 0.1, high: 1.0}", "unknown key method.muu"),
-        ("method.form: {low: 0.1, high: 1.0}", "invalid method.form='squared': expected a number"),
-        ("method.mu: {low: 0.0, high: 1.0, log: true}", "invalid search space of method.mu="),
-        ("method.mu: {low: 0.1}", "missing search/fedprox.yaml: method.mu.high"),
-        ("method.mu: 3", "invalid search/fedprox.yaml: method.mu=3: expected keys low, high"),
+        ("method.deltaa: {low: 0.1, high: 1.0}", "unknown key method.deltaa: did you mean"),
+        ("train.optimizer: {low: 0.1, high: 1.0}", "invalid train.optimizer='sgd': expected a num"),
+        ("method.delta: {low: 0.0, high: 1.0, log: true}", "invalid search space of method.delta="),
+        ("method.delta: {low: 0.1}", "missing search/arfl.yaml: method.delta.high"),
+        ("method.delta: 3", "invalid search/arfl.yaml: method.delta=3: expected keys low, high"),
+        ("{method.delta: 1, method.a: 1, method.b: 1}", "invalid search/arfl.yaml='method.delta"),
     ],
 )
 def test_invalid_search_space_is_one_line(
     content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "search").mkdir()
-    (tmp_path / "search" / "fedprox.yaml").write_text(content)
+    (tmp_path / "search" / "arfl.yaml").write_text(content)
     search_path = f"hydra.searchpath=[file://{tmp_path}]"
-    assert main(["scale=smoke", "method=fedprox", search_path]) == 2
+    assert main(arguments(tmp_path, "method=arfl", search_path)) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: {message}") and error.count("\n") == 1
