@@ -114,7 +114,8 @@ def import_optuna() -> Any:
 
 
 def _read(name: str, searchpath: Sequence[str]) -> dict[str, Range]:
-    content: Any = OmegaConf.to_container(Composer(f"search/{name}", searchpath).compose([]).search)
+    config = Composer(shared=searchpath).compose([f"+search={name}"])
+    content: Any = OmegaConf.to_container(config.search)
     return {
         key: build_params(Range, value, f"search/{name}.yaml: {key}")
         for key, value in content.items()

@@ -271,7 +271,10 @@ def test_bad_input_is_one_line(
         ("method.delta: {low: 0.0, high: 1.0, log: true}", "invalid search space of method.delta="),
         ("method.delta: {low: 0.1}", "missing search/arfl.yaml: method.delta.high"),
         ("method.delta: 3", "invalid search/arfl.yaml: method.delta=3: expected keys low, high"),
-        ("{method.delta: 1, method.a: 1, method.b: 1}", "invalid search/arfl.yaml='method.delta"),
+        (
+            "{a: &x {low: 1, high: 2}, b: *x, c: *x}",
+            "invalid search/arfl.yaml='a, b, c': expected at most 2 parameters",
+        ),
     ],
 )
 def test_invalid_search_space_is_one_line(
