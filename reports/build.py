@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.config.schema import SCALES
 from benchmarks.terminal import command
 from reports.frame.load import Runs, load_runs
-from reports.published import load_settings, load_table, settings_names, table_names
+from reports.published.tables import load_settings, load_table, settings_names, table_names
 from reports.tables.comparison import comparison_csv, comparison_table
 from reports.tables.rendering import ReportTable, latex, latex_document, markdown
 from reports.tables.results import collect_results

@@ -182,15 +182,14 @@ def _plot_curves(axis: Axes, rows: Sequence[Row], order: Sequence[str], notes: l
         notes.append(f"omitted {omitted} (at most {MAX_LINES} lines); filter with method.KEY=VALUE")
     for label in labels[:MAX_LINES]:
         band = curve_band([row["curve"] for row in lines[label]])
-        look = style.line_style(order.index(label), len(band.x))
-        axis.plot(band.x, band.mean, label=label, **look)
-        if band.std is not None:
-            low, high = band.mean - band.std, band.mean + band.std
-            axis.fill_between(band.x, low, high, color=look["color"], alpha=0.2, linewidth=0)
+        look = style.line_style(order.index(label), len(band))
+        axis.plot(band.index, band["mean"], label=label, **look)
+        if len(lines[label]) > 1:
+            low, high = band["mean"] - band["std"], band["mean"] + band["std"]
+            axis.fill_between(band.index, low, high, color=look["color"], alpha=0.2, linewidth=0)
 
 
 def _plot_means(axis: Axes, points: Iterable[tuple[float, Row]], label: str, **look: Any) -> None:
     """Plot the mean best accuracy over seeds at each x, with the standard deviation."""
     found = mean_std_by_x((x, 100 * float(row["summary.best"])) for x, row in points)
-    x, means, stds = zip(*found, strict=True)
-    axis.errorbar(x, means, yerr=stds, capsize=2, label=label, **look)
+    axis.errorbar(found.index, found["mean"], yerr=found["std"], capsize=2, label=label, **look)

@@ -1,6 +1,6 @@
 """Figures of noise detection: FedCorr's LID scores and labels, Fed-CNML's neighbors."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,8 @@ Fit = Mapping[str, Any]  # means, variances and weights of a mixture
 def lid_scores(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 3: LID and cumulative LID of the last iteration, with mixtures."""
     row = select.best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
-    last = lid_iterations(row["journal"])[-1]
-    figure, axes = style.panels(2, 2, 2.3, sharex="col")
-    for column, score in zip(axes.T, (LID, CUMULATIVE_LID), strict=True):
-        _plot_scores(column, last, score, row)
-    figure.suptitle(f"{select.caption(row)}; iteration {last['iteration']}")
-    return _finish_scores(figure, axes)
+    title = f"{select.caption(row)}; iteration {lid_iterations(row['journal'])[-1]['iteration']}"
+    return _plot_scores([("", LID, row), ("", CUMULATIVE_LID, row)], title, style.WIDTH)
 
 
 def lid_by_model(frame: pd.DataFrame, notes: list[str]) -> Figure:
@@ -41,13 +37,9 @@ def lid_by_model(frame: pd.DataFrame, notes: list[str]) -> Figure:
     for row in sorted(rows, key=select.preference_key):
         if select.settings(row, shared) == select.settings(first, shared):
             shown.setdefault(row["model.name"], row)
+    columns = [(name, CUMULATIVE_LID, row) for name, row in shown.items()]
     width = style.WIDTH if len(shown) > 1 else 4.0
-    figure, axes = style.panels(2, len(shown), 2.3, width=width, sharex="col")
-    for column, row in zip(axes.T, shown.values(), strict=True):
-        _plot_scores(column, lid_iterations(row["journal"])[-1], CUMULATIVE_LID, row)
-        column[0].set_title(row["model.name"])
-    figure.suptitle(select.caption(first, *shared))
-    return _finish_scores(figure, axes)
+    return _plot_scores(columns, select.caption(first, *shared), width)
 
 
 def lid_by_iteration(frame: pd.DataFrame, notes: list[str]) -> Figure:
@@ -170,18 +162,18 @@ def _scores(entry: JournalEntry, score: str, seed: int) -> tuple[Array, Fit]:
     return values, {"means": fit.means, "variances": fit.variances, "weights": fit.weights}
 
 
-def _plot_scores(column: Iterable[Axes], entry: JournalEntry, score: str, row: Row) -> None:
-    """Plot the density of a score above its relation to the noise rate."""
-    upper, lower = column
-    values, fit = _scores(entry, score, row["seed"])
-    plot_score_density(upper, values, fit, row["scenario"])
-    _plot_against_noise(lower, values, row["scenario"])
-    lower.set_xlabel(score)
-
-
-def _finish_scores(figure: Figure, axes: Array) -> Figure:
+def _plot_scores(columns: Sequence[tuple[str, str, Row]], title: str, width: float) -> Figure:
+    """Plot a column per (heading, score, run): density of the last scores, above noise rates."""
+    figure, axes = style.panels(2, len(columns), 2.3, width=width, sharex="col")
+    for (upper, lower), (heading, score, row) in zip(axes.T, columns, strict=True):
+        values, fit = _scores(lid_iterations(row["journal"])[-1], score, row["seed"])
+        plot_score_density(upper, values, fit, row["scenario"])
+        _plot_against_noise(lower, values, row["scenario"])
+        upper.set_title(heading)
+        lower.set_xlabel(score)
     axes[0, 0].set_ylabel("density")
     axes[1, 0].set_ylabel(NOISE_RATE)
+    figure.suptitle(title)
     style.add_legend_below(figure, list(axes.flat))
     return figure
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from reports.frame.statistics import Ranking, mean, ranking, sample_std
+from reports.frame.statistics import Ranking, mean, ranking
 
 Array = NDArray[Any]
 Scenario = Mapping[str, Array]
@@ -105,33 +105,20 @@ def stage_ends(curve: pd.DataFrame) -> list[tuple[str, int]]:
     return list(ends.items())
 
 
-@dataclass(frozen=True)
-class CurveBand:
-    """Mean accuracy over seeds in percent and its sample standard deviation."""
+def curve_band(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Mean and sample standard deviation of the accuracy in percent, by participations.
 
-    x: Array
-    mean: Array
-    std: Array | None  # None for one seed
-
-
-def curve_band(curves: Sequence[pd.DataFrame]) -> CurveBand:
-    """Aggregate the evaluations that all curves have, identified by participations."""
+    Only evaluations that all curves have are used. The deviation of one curve is NaN.
+    """
     series = [curve.groupby("participations")["accuracy"].last() for curve in curves]
-    table = pd.concat(series, axis=1, join="inner").sort_index()
-    values = 100 * table.to_numpy(dtype=float)
-    std = values.std(axis=1, ddof=1) if len(curves) > 1 else None
-    return CurveBand(table.index.to_numpy(), values.mean(axis=1), std)
+    table = 100 * pd.concat(series, axis=1, join="inner").sort_index()
+    return table.agg(["mean", "std"], axis=1)
 
 
-def mean_std_by_x(points: Iterable[tuple[float, float]]) -> list[tuple[float, float, float]]:
-    """(x, mean, sample standard deviation) in ascending order; NaN deviation for one value."""
-    values: dict[float, list[float]] = {}
-    for x, y in points:
-        values.setdefault(x, []).append(y)
-    return [
-        (x, mean(values[x]), math.nan if (std := sample_std(values[x])) is None else std)
-        for x in sorted(values)
-    ]
+def mean_std_by_x(points: Iterable[tuple[float, float]]) -> pd.DataFrame:
+    """Mean and sample standard deviation of y by ascending x; NaN deviation for one value."""
+    table = pd.DataFrame(points, columns=["x", "y"])
+    return table.groupby("x")["y"].agg(["mean", "std"])
 
 
 @dataclass(frozen=True)

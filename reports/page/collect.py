@@ -16,7 +16,7 @@ from reports.figures import style
 from reports.frame.load import Row, Runs, load_runs, rows_of
 from reports.page import leaderboard, traces
 from reports.page.unfinished import unfinished_rows
-from reports.published import load_table, table_names
+from reports.published.tables import load_table, table_names
 from reports.tables.comparison import comparison_table
 from reports.tables.rendering import html
 from reports.tables.results import collect_results

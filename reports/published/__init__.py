@@ -12,6 +12,8 @@ has the caption, metric, claims and footnotes. `conf/experiment/<name>.yaml` has
 columns and the overrides of every cell. Labels of two levels are joined by " / ", Greek letters are
 spelled out. A settings table is one YAML file.
 
+    from reports.published.tables import load_table
+
     table = load_table("fedcorr_table2")
     table.cell("Federated / Ours", "rho=0.4 / tau=0.5").value   # 94.15
     table.overrides("Federated / Ours", "rho=0.4 / tau=0.5")    # ("dataset=cifar10", ...)
@@ -19,23 +21,3 @@ spelled out. A settings table is one YAML file.
 Printed values are never corrected. `inconsistencies.csv` lists misprints and contradictions, which
 become footnotes of their tables; the tests compute the same list from the tables.
 """
-
-from reports.published.tables import (
-    Cell,
-    PublishedTable,
-    SettingsTable,
-    load_settings,
-    load_table,
-    settings_names,
-    table_names,
-)
-
-__all__ = [
-    "Cell",
-    "PublishedTable",
-    "SettingsTable",
-    "load_settings",
-    "load_table",
-    "settings_names",
-    "table_names",
-]

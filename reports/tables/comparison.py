@@ -6,7 +6,7 @@ from itertools import product
 from typing import TypeVar
 
 from reports.frame.statistics import SIGNIFICANCE_LEVEL, supported_best
-from reports.published import Cell, PublishedTable
+from reports.published.tables import Cell, PublishedTable
 from reports.tables.matching import CellKey
 from reports.tables.rendering import (
     DASH,

@@ -19,7 +19,7 @@ from benchmarks.config.compose import compose_run
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from methods.core.errors import UserError
 from reports.frame.load import Row, Runs, flatten, rows_of
-from reports.published import PublishedTable, load_table, table_names
+from reports.published.tables import PublishedTable, load_table, table_names
 
 CellKey = tuple[str, str]  # row label, column label
 FlatConfig = Mapping[str, Any]

@@ -9,7 +9,7 @@ from benchmarks.records.readers import read_curve
 from methods.core.errors import UserError
 from reports.frame.load import Row, Runs
 from reports.frame.statistics import mean, sample_std
-from reports.published import PublishedTable
+from reports.published.tables import PublishedTable
 from reports.tables.matching import CellKey, Match, differences, in_sections, match
 
 TOLERANCE = 1e-9

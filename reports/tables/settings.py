@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from methods.core.errors import UserError, unknown
-from reports.published import SettingsTable
+from reports.published.tables import SettingsTable
 from reports.tables.matching import CellKey, compose_flat
 from reports.tables.rendering import (
     DASH,

@@ -17,7 +17,7 @@ from typing import Literal
 from benchmarks.config.experiments import Heading, find_heading, merge_overrides
 from methods.core.errors import UserError
 from methods.core.params import Tuple, build_params, parameters
-from reports.published import Cell, PublishedTable, SettingsTable, load_table, table_names
+from reports.published.tables import Cell, PublishedTable, SettingsTable, load_table, table_names
 
 ACCURACY_ROUNDING = 0.005  # of an accuracy, a standard deviation or an average
 RATIO_ROUNDING = 0.05

@@ -98,13 +98,13 @@ def test_curve_band_uses_shared_evaluations():
     first = pd.DataFrame({"participations": [10, 15, 30], "accuracy": [0.1, 0.9, 0.5]})
     second = pd.DataFrame({"participations": [10, 20, 30], "accuracy": [0.3, 0.9, 0.5]})
     both, single = curve_band([first, second]), curve_band([first])
-    assert both.x.tolist() == [10, 30] and both.mean == pytest.approx([20, 50])
-    assert both.std == pytest.approx([10 * math.sqrt(2), 0])
-    assert single.std is None and single.mean == pytest.approx([10, 90, 50])
+    assert both.index.tolist() == [10, 30] and both["mean"].tolist() == pytest.approx([20, 50])
+    assert both["std"].tolist() == pytest.approx([10 * math.sqrt(2), 0])
+    assert single["std"].isna().all() and single["mean"].tolist() == pytest.approx([10, 90, 50])
 
 
 def test_mean_std_by_x():
-    single, double = mean_std_by_x([(1.0, 80.0), (0.5, 70.0), (1.0, 90.0)])
+    single, double = mean_std_by_x([(1.0, 80.0), (0.5, 70.0), (1.0, 90.0)]).itertuples(name=None)
     assert single[:2] == (0.5, 70) and math.isnan(single[2])
     assert double == pytest.approx((1.0, 85, math.sqrt(50)))
 

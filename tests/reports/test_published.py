@@ -9,7 +9,8 @@ import pytest
 from published_checks import settings_value, validate
 
 from methods.core.errors import UserError
-from reports.published import load_settings, load_table, settings_names, table_names, tables
+from reports.published import tables
+from reports.published.tables import load_settings, load_table, settings_names, table_names
 
 # Cells, cells with a number, and the sums of values, standard deviations and ratios.
 TOTALS = {
@@ -259,7 +260,7 @@ def test_unknown_names_list_the_available_ones():
 
 def test_reading_tables_does_not_import_torch():
     program = (
-        "import sys, reports.published as p;"
+        "import sys, reports.published.tables as p;"
         "p.load_table('lsg_table1'); sys.exit('torch' in sys.modules)"
     )
     root = Path(tables.__file__).parents[2]

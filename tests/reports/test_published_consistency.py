@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 from published_checks import Finding, find_inconsistencies
 
-from reports.published import PublishedTable, load_table, table_names
-from reports.published.tables import DATA_DIR, INCONSISTENCY
+from reports.published.tables import (
+    DATA_DIR,
+    INCONSISTENCY,
+    PublishedTable,
+    load_table,
+    table_names,
+)
 
 # All inconsistencies of the three papers: table, row, column, start and end of the message.
 FINDINGS = {

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from reports.published import load_settings, load_table, table_names
+from reports.published.tables import load_settings, load_table, table_names
 from reports.tables.matching import compose_flat
 
 SWITCHES: dict[str, set[str]] = {

@@ -6,7 +6,7 @@ import pytest
 from written_runs import written_config
 
 from reports.frame.load import flatten, load_runs
-from reports.published import load_table
+from reports.published.tables import load_table
 from reports.tables import matching
 from reports.tables.matching import match
 from reports.tables.results import collect_results

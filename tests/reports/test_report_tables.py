@@ -10,7 +10,7 @@ from published_checks import settings_value
 
 from reports import build, compare
 from reports.frame.load import load_runs
-from reports.published import load_settings, load_table, settings_names, table_names
+from reports.published.tables import load_settings, load_table, settings_names, table_names
 from reports.tables.comparison import comparison_csv, comparison_table
 from reports.tables.rendering import (
     DASH,
