@@ -35,10 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build(options: dict[str, str]) -> int:
     """Write the requested tables, and print the written files and the warnings."""
     available = (*table_names(), *settings_names())
-    requested = [
-        command.require_choice("table", name, ("all", *available))
-        for name in options["table"].split(",")
-    ]
+    names = command.choose_names("table", options["table"], available)
     scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
     dirs = command.split_dirs(options["runs"])
     runs, out_dir = load_runs(dirs), Path(options["out"])
@@ -47,7 +44,7 @@ def build(options: dict[str, str]) -> int:
         warnings.append(
             f"no completed runs found in {', '.join(dirs)}; reproduced values are left blank"
         )
-    for name in available if "all" in requested else dict.fromkeys(requested):
+    for name in names:
         if name in table_names():
             warnings += _write_results(name, runs, scale, out_dir)
         else:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, as in benchmarks.run
 
-from benchmarks.terminal.command import Options, require_choice, run_command
+from benchmarks.terminal.command import Options, choose_names, run_command
 from methods.core.errors import invalid
 
 DEFAULTS = {"parts": "all", "repeats": "7", "out": "reports/reproductions/speed"}
@@ -45,9 +45,7 @@ def _run(options: Options) -> int:
 
     if not options["repeats"].isdecimal() or int(options["repeats"]) < 1:
         raise invalid("repeats", options["repeats"], "an integer of at least 1")
-    names = list(SUITES) if options["parts"] == "all" else options["parts"].split(",")
-    for name in names:
-        require_choice("parts", name, ["all", *SUITES])
+    names = choose_names("parts", options["parts"], list(SUITES))
     directory = Path(options["out"]).expanduser()
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "speed.json"

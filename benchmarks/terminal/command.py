@@ -68,6 +68,12 @@ def require_choice(key: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
+def choose_names(key: str, value: str, available: Sequence[str]) -> list[str]:
+    """Some of the available names, separated by commas, or `all`."""
+    names = [require_choice(key, name, ("all", *available)) for name in value.split(",")]
+    return list(available) if "all" in names else list(dict.fromkeys(names))
+
+
 def split_dirs(value: str) -> list[str]:
     """One or more directories, separated by commas."""
     found = [part for part in value.split(",") if part]

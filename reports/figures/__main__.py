@@ -56,10 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def plot_all(options: command.Options) -> int:
     """Plot the requested figures at every requested scale. Print files, warnings and notes."""
-    names = [
-        command.require_choice("figure", name, ("all", *FIGURES))
-        for name in options["figure"].split(",")
-    ]
+    names = command.choose_names("figure", options["figure"], list(FIGURES))
     scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
     directories = command.split_dirs(options["runs"])
     runs = load_runs(directories)
@@ -69,7 +66,7 @@ def plot_all(options: command.Options) -> int:
     frame = select(runs.done, {key: value for key, value in options.items() if key not in DEFAULTS})
     scales = [each for each in SCALES if (frame["scale"] == each).any()]
     for each in scales if scale == "all" else [scale]:
-        for name in FIGURES if "all" in names else dict.fromkeys(names):
+        for name in names:
             out = Path(options["out"]) / each
             command.print_warnings(_plot(name, frame[frame["scale"] == each], out))
     return 0
