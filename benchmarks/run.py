@@ -14,6 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from benchmarks import interruption
 from benchmarks.config.compose import (
     check_options,
     errors_for_missing_sources,
@@ -57,8 +58,7 @@ def run_from_config(config: "RunConfig") -> "Record | None":
 def run_job(config: DictConfig) -> float:
     """Hydra's task function. In a sweep, returns the mean of the last 10 accuracies, or NaN."""
     if HydraConfig.get().mode == RunMode.MULTIRUN:
-        record = run_from_config(validate_config(config))
-        return record.summary.last10 if record and record.summary else math.nan
+        return _run_job_of_sweep(config)
     # Hydra would print a second line for an exception, so the command ends here.
     try:
         code = _run_one(config)
@@ -67,6 +67,17 @@ def run_job(config: DictConfig) -> float:
     if code:
         sys.exit(code)
     return 0.0
+
+
+def _run_job_of_sweep(config: DictConfig) -> float:
+    try:
+        interruption.raise_if_requested()
+        record = run_from_config(validate_config(config))
+        return record.summary.last10 if record and record.summary else math.nan
+    except interruption.InterruptedCommand:
+        if not interruption.serves_sweep():
+            raise
+        return math.nan  # The process of the sweep waits for its other workers, too.
 
 
 def _run_one(config: DictConfig) -> int:
@@ -113,7 +124,7 @@ hydra_main = hydra.main(version_base="1.3", config_path=str(CONF), config_name="
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Exit codes: 0 success, 1 failed run, 2 user error, 130 interrupted."""
+    """Run the command. Exit codes: 0 success, 1 failed run, 2 user error, 128 + signal."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     # One thread per process keeps results identical. To be set before numpy and torch are imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -121,15 +132,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = sys.argv
     try:
         sys.argv = [program[0], *arrange_arguments(arguments)]
-        with keep_hydra_state(), errors_for_missing_sources():
+        with interruption.catch_signals(), keep_hydra_state(), errors_for_missing_sources():
             hydra_main()
         return 0
     except SystemExit as end:
         return int(end.code or 0)
-    except KeyboardInterrupt:
-        message = "interrupted; rerun the same command to resume from the last checkpoint"
-        print(message, file=sys.stderr)
-        return 130
+    except interruption.InterruptedCommand as error:
+        print(f"interrupted: {error.consequence}", file=sys.stderr)
+        return error.exit_code
     except Exception as error:
         if not is_command_error(error):
             raise

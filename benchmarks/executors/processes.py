@@ -4,8 +4,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import threading
-import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
@@ -16,10 +14,10 @@ from typing import Any, NamedTuple, cast
 from benchmarks.executors.serialization import dumps
 from benchmarks.federation.tasks import ClientTask, Task
 from benchmarks.federation.worker import WorkerContext, limit_to_one_thread
+from benchmarks.interruption import end_with_parent
 from methods.core.contract import DivergenceError
 
 MAX_REPEATS = 3  # of a task whose worker has died
-PARENT_CHECK_SECONDS = 1.0
 
 
 class WorkerError(RuntimeError):
@@ -110,17 +108,6 @@ class ProcessExecutor:
                 f"{worker.process.exitcode} (killed or out of memory)"
             )
         return self._start_worker()
-
-
-def end_with_parent(parent: int) -> None:
-    """End this process soon after its parent process has ended, whatever has ended it."""
-
-    def check() -> None:
-        while os.getppid() == parent:
-            time.sleep(PARENT_CHECK_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=check, daemon=True).start()
 
 
 def _worker_loop(

@@ -20,6 +20,13 @@ from benchmarks.federation.cost import CostMeter
 from benchmarks.federation.pool import ClientPool
 from benchmarks.federation.view import PoolView
 from benchmarks.federation.worker import WorkerContext
+from benchmarks.interruption import (
+    InterruptedCommand,
+    catch_signals,
+    defer_signals,
+    raise_if_requested,
+    requested,
+)
 from benchmarks.loop import diagnostics, results
 from benchmarks.loop.checkpoint import CheckpointFile
 from benchmarks.loop.evaluation import EvaluationResult, evaluate, sample_probe
@@ -47,7 +54,7 @@ from methods.core.task import RoundContext
 def execute_run(config: RunConfig, tracker: Tracker) -> Record:
     """Execute a run and write its record. A completed run is not repeated without `force`."""
     run_dir = config.run_dir
-    with lock_run_dir(run_dir):
+    with catch_signals(), lock_run_dir(run_dir):
         if config.force:
             checkpoint_file(config).delete()
         elif (record := read_record(run_dir)) and record.status in FINAL_STATUSES:
@@ -58,6 +65,10 @@ def execute_run(config: RunConfig, tracker: Tracker) -> Record:
         try:
             run.run()
             status, reason = "done", ""
+        except InterruptedCommand as interruption:
+            interruption.consequence = run.next_start()
+            tracker.log(f"interrupted: {interruption.consequence}")
+            raise
         except DivergenceError as error:
             status, reason = "diverged", str(error)
         except Exception as error:
@@ -106,6 +117,7 @@ class Run:
         self.journal: list[dict[str, Any]] = []
         self.seconds = {"method": 0.0, "evaluation": 0.0}
         self.checkpoint = checkpoint_file(config)
+        self.saved_round: int | None = None  # of the last checkpoint
         self.confusion: np.ndarray | None = None
         self.labels_at_last_audit: dict[int, Tensor] = {}
 
@@ -135,12 +147,16 @@ class Run:
         self._resume()
         self.tracker.on_start(self.method.planned_participations, self.curve)
         last_save = time.monotonic()
-        while (stage := self.method.stage(self.round)) is not None:
-            self.run_round(stage)
-            self.tracker.on_round(self.round, stage, self.pool.meter.participations)
-            if time.monotonic() - last_save >= self.config.checkpoint.every_seconds:
-                self._save_checkpoint()
-                last_save = time.monotonic()
+        with defer_signals():
+            while (stage := self.method.stage(self.round)) is not None:
+                if requested():
+                    self._save_checkpoint()
+                    raise_if_requested()
+                self.run_round(stage)
+                self.tracker.on_round(self.round, stage, self.pool.meter.participations)
+                if time.monotonic() - last_save >= self.config.checkpoint.every_seconds:
+                    self._save_checkpoint()
+                    last_save = time.monotonic()
 
     def run_round(self, stage: str) -> None:
         """Run one round, and an evaluation if one is due."""
@@ -227,6 +243,7 @@ class Run:
 
     def _save_checkpoint(self) -> None:
         self.checkpoint.save(self._state())
+        self.saved_round = self.round
         self._write_curve()
 
     def _resume(self) -> None:
@@ -235,7 +252,7 @@ class Run:
             self.tracker.report(line)
         if state is None:
             return
-        self.round = state["round"]
+        self.round = self.saved_round = state["round"]
         self.method.state = state["method"]
         self.pool.relabeled, self.pool.states = state["relabeled"], state["client_states"]
         self.pool.meter = CostMeter(**state["meter"])
@@ -243,6 +260,12 @@ class Run:
         self.confusion, self.seconds = state["confusion"], state["seconds"]
         self.labels_at_last_audit = state["labels_at_last_audit"]
         self.tracker.report(f"resuming from round {self.round}")
+
+    def next_start(self) -> str:
+        """What the same command does after an interruption."""
+        if self.saved_round is None:
+            return "no checkpoint yet; rerun the same command to start from the first round"
+        return f"rerun the same command to resume from the checkpoint of round {self.saved_round}"
 
     def _write_curve(self) -> None:
         if self.curve:

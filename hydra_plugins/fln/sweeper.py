@@ -1,5 +1,6 @@
 """Sweeper that checks all runs before the first one starts."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,11 @@ class CheckedSweeper(Sweeper):
             raise SystemExit(code)
 
     def _launch(self, runs: "Sequence[PlannedRun]") -> None:
+        from benchmarks.interruption import defer_signals_of_sweep, serve_sweep
+
         assert self.launcher is not None
-        for job in self.launcher.launch([run.overrides for run in runs], initial_job_idx=0):
-            job.return_value  # noqa: B018 - raises the exception of a failed job
+        with defer_signals_of_sweep() as stop_file:
+            if options := getattr(self.launcher, "joblib", None):  # options of joblib.Parallel
+                options |= {"initializer": serve_sweep, "initargs": (os.getpid(), stop_file)}
+            for job in self.launcher.launch([run.overrides for run in runs], initial_job_idx=0):
+                job.return_value  # noqa: B018 - raises the exception of a failed job

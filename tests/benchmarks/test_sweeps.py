@@ -1,6 +1,7 @@
 """The run command: single runs, sweeps, results tables and exit codes."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -157,12 +158,12 @@ def test_interrupted_command_has_exit_code_130(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def interrupt(*arguments: Any) -> None:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(runner, "execute_run", interrupt)
     assert main([*sweep_flag, *SMALL, f"runs_dir={tmp_path}"]) == 130
     error = capsys.readouterr().err
-    assert error == "interrupted; rerun the same command to resume from the last checkpoint\n"
+    assert error == "interrupted: rerun the same command to go on\n"
 
 
 def test_exception_of_the_suite_has_a_traceback(

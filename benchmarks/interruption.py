@@ -1,0 +1,128 @@
+"""Signals that end a command: SIGINT, SIGTERM and SIGHUP.
+
+In the rounds of a run, the first signal is noted: the round ends, a checkpoint is written, and then
+the command ends. A second signal, or a signal at another time, ends the command at once. Worker
+processes ignore signals. They end with their parent process, which tells them by a file to stop.
+"""
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+CHECK_SECONDS = 0.5  # between two checks of a worker process
+NOTE = b"interrupted: the current round ends first; interrupt again to end at once\n"
+
+
+class InterruptedCommand(KeyboardInterrupt):
+    """A signal ends the command. `consequence` says what the same command does next."""
+
+    def __init__(self, number: int, consequence: str = "rerun the same command to go on"):
+        super().__init__(number)
+        self.exit_code = 128 + number
+        self.consequence = consequence
+
+
+class _State:
+    """State of this process."""
+
+    requested = 0  # the signal that was noted, or 0
+    deferrals = 0  # depth of `defer_signals`
+    stop_file: Path | None = None  # tells the worker processes of a sweep to stop
+    serves_sweep = False  # True in a worker process of a launcher
+
+
+def requested() -> int:
+    """The signal that was noted, or 0."""
+    return _State.requested
+
+
+def raise_if_requested() -> None:
+    """End the command if a signal was noted."""
+    if _State.requested:
+        raise InterruptedCommand(_State.requested)
+
+
+@contextmanager
+def catch_signals() -> Iterator[None]:
+    """Handle the signals that are not ignored. Only the main thread of a process can do this."""
+    if threading.current_thread() is not threading.main_thread() or _State.serves_sweep:
+        yield
+        return
+    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, _handle) for number in caught}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        if _handle not in previous.values():  # the outermost context
+            _State.requested = 0
+
+
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Note the first signal instead of ending the command at once."""
+    _State.deferrals += 1
+    try:
+        yield
+    finally:
+        _State.deferrals -= 1
+
+
+@contextmanager
+def defer_signals_of_sweep() -> Iterator[Path]:
+    """Defer signals while a launcher executes runs. Yields the file for `serve_sweep`."""
+    with tempfile.TemporaryDirectory(prefix="fln-") as directory, catch_signals(), defer_signals():
+        _State.stop_file = Path(directory) / "stop"
+        try:
+            yield _State.stop_file
+            raise_if_requested()
+        finally:
+            _State.stop_file = None
+
+
+def serve_sweep(parent: int, stop_file: Path) -> None:
+    """Initialize a worker process of a launcher: the process of the sweep decides when it ends."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    _State.serves_sweep = True
+    end_with_parent(parent, stop_file)
+
+
+def serves_sweep() -> bool:
+    """True in a worker process of a launcher."""
+    return _State.serves_sweep
+
+
+def end_with_parent(parent: int, stop_file: Path | None = None) -> None:
+    """End this process soon after its parent process has ended, whatever has ended it."""
+
+    def check() -> None:
+        while os.getppid() == parent:
+            if stop_file is not None and stop_file.exists():
+                _State.requested = signal.SIGTERM
+            time.sleep(CHECK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=check, daemon=True).start()
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    if _State.deferrals and not _State.requested:
+        _State.requested = number
+        with suppress(OSError):
+            os.write(2, NOTE)
+        if _State.stop_file is not None:
+            _State.stop_file.touch()
+        return
+    for child in multiprocessing.active_children():
+        child.kill()
+    raise InterruptedCommand(number)
