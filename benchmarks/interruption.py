@@ -85,6 +85,9 @@ def defer_signals_of_sweep() -> Iterator[Path]:
         try:
             yield _State.stop_file
             raise_if_requested()
+        except Exception:  # such as that of a launcher whose worker processes were killed
+            raise_if_requested()
+            raise
         finally:
             _State.stop_file = None
 

@@ -2,14 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from process_helpers import assert_ended, descendants, start_command, wait_until
 from run_helpers import (
     InterruptedRunError,
     SilentTracker,
@@ -26,7 +24,6 @@ from benchmarks.loop.runner import execute_run
 from benchmarks.records.record import read_record
 from benchmarks.run import main
 
-ROOT = Path(__file__).parent.parent.parent
 # FedCorr has stages, corrected labels and client states, all of which are in a checkpoint.
 OPTIONS = [
     "method=fedcorr",
@@ -36,32 +33,6 @@ OPTIONS = [
     "executor=processes",
     "executor.workers=2",
 ]
-
-
-def start(runs_dir: Path, *overrides: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "benchmarks.run", *OPTIONS, f"runs_dir={runs_dir}", *overrides]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None and time.monotonic() < deadline, "the run ended too early"
-        time.sleep(0.002)
-
-
-def children(process: subprocess.Popen[bytes]) -> list[int]:
-    return [
-        int(pid)
-        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    ]
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_same_command_resumes_a_killed_run(
@@ -74,14 +45,14 @@ def test_same_command_resumes_a_killed_run(
     config = configure(*OPTIONS, f"runs_dir={tmp_path / 'killed'}")
     log, command = config.run_dir / "log.txt", [*OPTIONS, f"runs_dir={tmp_path / 'killed'}"]
     for moment in ("", "round 8 preprocessing", "round 20 "):
-        process = start(tmp_path / "killed")
-        wait_for(
+        process = start_command(*command)
+        wait_until(
             (config.run_dir / "scenario.npz").exists
             if not moment
             else lambda moment=moment: log.exists() and moment in log.read_text(),
             process,
         )
-        workers = children(process)
+        workers = descendants(process.pid)
         os.kill(process.pid, signal.SIGSTOP)
         if moment == "round 20 ":
             assert main(command) == 2
@@ -89,12 +60,10 @@ def test_same_command_resumes_a_killed_run(
             assert main(["-m", *command, "seed=1"]) == 0
             assert "0 done, 0 diverged, 0 failed, 1 skipped" in capsys.readouterr().out
         process.kill()
-        assert process.wait() == -signal.SIGKILL
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
         assert read_record(config.run_dir) is None and len(workers) == 2
-        deadline = time.monotonic() + 30
-        while any(map(is_running, workers)):
-            assert time.monotonic() < deadline, "workers are still running"
-            time.sleep(0.01)
+        assert_ended(workers)
     assert main(command) == 0
     resumed = [
         line.partition("resuming from ")[2]

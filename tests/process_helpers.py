@@ -1,0 +1,54 @@
+"""Helpers for tests with real processes."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def start_command(*arguments: str, module: str = "benchmarks.run") -> subprocess.Popen[str]:
+    """Start `python -m MODULE ...` in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    """Wait until a condition is true, while a process runs."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, f"ended too early: {process.communicate()}"
+        assert time.monotonic() < deadline, "the condition did not become true"
+        time.sleep(0.005)
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes below a process, also those that it has not started itself."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, path.read_text().split()):
+            found += [child, *descendants(child)]
+    return found
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def assert_ended(pids: Iterable[int], seconds: float = 5.0) -> None:
+    """All processes end within some seconds."""
+    pids, deadline = list(pids), time.monotonic() + seconds
+    while running := [pid for pid in pids if is_running(pid)]:
+        assert time.monotonic() < deadline, f"still running: {running}"
+        time.sleep(0.05)
