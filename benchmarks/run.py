@@ -37,8 +37,8 @@ def run_from_config(config: "RunConfig") -> "Record | None":
     """Execute a run and return its record; None if another process executes it."""
     from rich.console import Console
 
-    from benchmarks.loop.lock import RunLockedError
     from benchmarks.loop.runner import execute_run
+    from benchmarks.records.lease import RunLeasedError
     from benchmarks.terminal.run_tables import status_line
     from benchmarks.tracking.factory import make_tracker
 
@@ -47,7 +47,7 @@ def run_from_config(config: "RunConfig") -> "Record | None":
     try:
         record = execute_run(config, tracker)
         line = status_line(record)
-    except RunLockedError as error:
+    except RunLeasedError as error:
         line = f"skipped: {error}"
     finally:
         tracker.close()
@@ -108,6 +108,7 @@ def execute_runs(
 ) -> int:
     """Check all runs, launch those without a record, print the results. Returns the exit code."""
     from benchmarks.loop.preflight import validate_runs
+    from benchmarks.records.plans import planned_sweep
     from benchmarks.terminal.run_tables import finished_run_ids, print_planned_runs
 
     finished = finished_run_ids(runs)
@@ -116,7 +117,8 @@ def execute_runs(
         return 0
     validate_runs(runs)
     if pending := [run for run in runs if run.config.run_id not in finished]:
-        launch(pending)
+        with planned_sweep(runs[0].config.runs_dir, [run.config.run_id for run in runs]):
+            launch(pending)
     return print_results(runs, finished)
 
 

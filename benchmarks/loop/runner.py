@@ -30,9 +30,9 @@ from benchmarks.interruption import (
 from benchmarks.loop import diagnostics, results
 from benchmarks.loop.checkpoint import CheckpointFile
 from benchmarks.loop.evaluation import EvaluationResult, evaluate, sample_probe
-from benchmarks.loop.lock import lock_run_dir
 from benchmarks.loop.preflight import build_method, module_builder
 from benchmarks.records import files
+from benchmarks.records.lease import Lease, RunLeasedError, hold_lease
 from benchmarks.records.record import (
     FINAL_STATUSES,
     Record,
@@ -54,13 +54,13 @@ from methods.core.task import RoundContext
 def execute_run(config: RunConfig, tracker: Tracker) -> Record:
     """Execute a run and write its record. A completed run is not repeated without `force`."""
     run_dir = config.run_dir
-    with catch_signals(), lock_run_dir(run_dir):
+    with catch_signals(), hold_lease(run_dir) as lease:
         if config.force:
             checkpoint_file(config).delete()
         elif (record := read_record(run_dir)) and record.status in FINAL_STATUSES:
             return record
         (run_dir / files.RECORD_FILE).unlink(missing_ok=True)
-        run = Run(config, tracker)
+        run = Run(config, tracker, lease=lease)
         status: Status
         try:
             run.run()
@@ -68,6 +68,8 @@ def execute_run(config: RunConfig, tracker: Tracker) -> Record:
         except InterruptedCommand as interruption:
             interruption.consequence = run.next_start()
             tracker.log(f"interrupted: {interruption.consequence}")
+            raise
+        except RunLeasedError:  # Another process has taken over and writes the record.
             raise
         except DivergenceError as error:
             status, reason = "diverged", str(error)
@@ -86,9 +88,15 @@ def execute_run(config: RunConfig, tracker: Tracker) -> Record:
 class Run:
     """The state of a run between rounds."""
 
-    def __init__(self, config: RunConfig, tracker: Tracker, scenario: Scenario | None = None):
+    def __init__(
+        self,
+        config: RunConfig,
+        tracker: Tracker,
+        scenario: Scenario | None = None,
+        lease: Lease | None = None,
+    ):
         """Use `scenario` if given, otherwise build it from the configuration."""
-        self.config, self.tracker = config, tracker
+        self.config, self.tracker, self.lease = config, tracker, lease
         self.dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
         models.validate_model(config.model.name, self.dataset.shape, config.model.params)
         self.scenario = scenario or build_scenario(config, self.dataset)
@@ -153,7 +161,7 @@ class Run:
                     self._save_checkpoint()
                     raise_if_requested()
                 self.run_round(stage)
-                self.tracker.on_round(self.round, stage, self.pool.meter.participations)
+                self._report_round(stage)
                 if time.monotonic() - last_save >= self.config.checkpoint.every_seconds:
                     self._save_checkpoint()
                     last_save = time.monotonic()
@@ -174,6 +182,14 @@ class Run:
         self.round += 1
         if self._evaluation_due(participations_before, stage):
             self._evaluate(stage)
+
+    def _report_round(self, stage: str) -> None:
+        participations = self.pool.meter.participations
+        if self.lease is not None:
+            planned = self.method.planned_participations
+            position = {"round": self.round, "stage": stage, "participations": participations}
+            self.lease.progress = position | {"planned": planned}
+        self.tracker.on_round(self.round, stage, participations)
 
     def _evaluation_due(self, participations_before: int, stage: str) -> bool:
         if self.method.stage(self.round) != stage:
@@ -242,6 +258,7 @@ class Run:
         }
 
     def _save_checkpoint(self) -> None:
+        self._require_lease()
         self.checkpoint.save(self._state())
         self.saved_round = self.round
         self._write_curve()
@@ -267,12 +284,18 @@ class Run:
             return "no checkpoint yet; rerun the same command to start from the first round"
         return f"rerun the same command to resume from the checkpoint of round {self.saved_round}"
 
+    def _require_lease(self) -> None:
+        """Raise RunLeasedError if another process has taken over, as after a long suspension."""
+        if self.lease is not None:
+            self.lease.renew()
+
     def _write_curve(self) -> None:
         if self.curve:
             files.write_curve(self.config.run_dir / files.CURVE_FILE, self.curve)
 
     def write_record(self, status: Status, reason: str) -> Record:
         """Write the learning curve, the journal and the record."""
+        self._require_lease()
         run_dir = self.config.run_dir
         if status != "failed":  # A failed run can resume from its checkpoint.
             self.checkpoint.delete()

@@ -20,7 +20,6 @@ CONFIG_FILE = "config.yaml"  # resolved configuration
 LOG_FILE = "log.txt"
 CHECKPOINT_FILE = "checkpoint.bin"  # exists while the run is unfinished
 PREVIOUS_CHECKPOINT_FILE = "checkpoint.previous.bin"
-LOCK_FILE = ".lock"
 
 
 def atomic_write(path: Path, data: bytes) -> None:

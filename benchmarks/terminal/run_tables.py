@@ -10,6 +10,7 @@ from benchmarks.config.schema import RunConfig
 from benchmarks.config.sweep import PlannedRun
 from benchmarks.records.estimates import estimate, format_total, load_timed_records
 from benchmarks.records.files import LOG_FILE
+from benchmarks.records.lease import read_lease
 from benchmarks.records.record import FINAL_STATUSES, Record, read_record
 from benchmarks.records.references import References, find_references
 from benchmarks.terminal.console import make_console
@@ -26,7 +27,6 @@ RESULT_COLUMNS = (
     "partici-\npations",
     "time\n[s]",
 )
-LOCKED = "locked by another process"
 REPAIRED_NOTE = (
     "damage repaired: (last 10 - FedAvg) / (FedAvg on clean labels - FedAvg) of the same scenario;"
     " runs with clean labels are references"
@@ -85,15 +85,16 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
     references = find_references(filter(None, records.values()))
     for overrides, config in runs:
         record = records[config.run_id]
-        status = record.status if record else "skipped"
+        status = record.status if record else "running elsewhere"
         if config.run_id in finished:
             counts["skipped"] += 1
             shown = f"{status} (earlier)"
         else:
-            counts[status] += 1
+            counts[status] = counts.get(status, 0) + 1
             shown = status
             if status != "done":
-                reason = f"{record.reason} ({config.run_dir / LOG_FILE})" if record else LOCKED
+                log = config.run_dir / LOG_FILE
+                reason = f"{record.reason} ({log})" if record else _describe_unfinished(config)
                 reasons.append(f"{run_label(overrides)}: {status}: {reason}")
         values = dict(text.split("=", 1) for text in overrides) | {"labels": config.labels}
         results = _result_columns(record, references.get(config.run_id))
@@ -122,7 +123,7 @@ def print_run_summary(config: RunConfig, is_earlier: bool) -> int:
     """Print the summary of one run. Returns exit code 1 unless its status is `done`."""
     record = read_record(config.run_dir)
     if record is None:
-        raise UserError(f"cannot execute {config.run_dir}: {LOCKED}; wait until it has finished")
+        raise UserError(f"cannot execute {config.run_dir}: {_describe_unfinished(config)}")
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_row("run", run_title(config))
     table.add_row("status", f"{record.status}: {record.reason}".removesuffix(": "))
@@ -132,6 +133,14 @@ def print_run_summary(config: RunConfig, is_earlier: bool) -> int:
     table.add_row("run directory", f"{config.run_dir}{note}")
     make_console().print(table)
     return 0 if record.status == "done" else 1
+
+
+def _describe_unfinished(config: RunConfig) -> str:
+    """Why a run that was to be executed has no record."""
+    lease = read_lease(config.run_dir)
+    if lease is None or lease.is_stale:
+        return "it was running elsewhere and has stopped; rerun the same command"
+    return f"it is running on {lease.holder}; wait until it has finished"
 
 
 def _summary_rows(record: Record) -> list[tuple[str, str]]:

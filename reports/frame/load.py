@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.records.files import CHECKPOINT_FILE, LOCK_FILE, RECORD_FILE, SCENARIO_FILE
+from benchmarks.records.files import CHECKPOINT_FILE, RECORD_FILE, SCENARIO_FILE
 from benchmarks.records.record import (
     ACCURACIES,
     REQUIRED_CONFIG,
@@ -37,7 +37,7 @@ RESULT_KEYS = (
     "summary.forgetting",
 )
 # A run directory with one of these files but without a record is unfinished.
-UNFINISHED_MARKERS = {SCENARIO_FILE, CHECKPOINT_FILE, LOCK_FILE}
+UNFINISHED_MARKERS = {SCENARIO_FILE, CHECKPOINT_FILE}
 
 Row = dict[str, Any]  # one run: its columns of the frame
 

@@ -1,17 +1,14 @@
 """Unfinished runs as rows, from config.yaml and the learning curve so far."""
 
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from benchmarks.config.schema import COMPONENTS, HASHED_SECTIONS
-from benchmarks.records.files import CHECKPOINT_FILE, CONFIG_FILE, CURVE_FILE, LOG_FILE
+from benchmarks.records.files import CONFIG_FILE
+from benchmarks.records.lease import read_lease
 from reports.frame.load import REQUIRED_KEYS, Row, Runs, flatten, unfinished_warning
-
-STALE_AFTER_SECONDS = 600.0  # without file changes, a run counts as stopped
 
 
 def unfinished_rows(runs: Runs) -> tuple[list[Row], list[str]]:
@@ -27,12 +24,9 @@ def unfinished_rows(runs: Runs) -> tuple[list[Row], list[str]]:
 
 
 def is_stale(run_dir: Path) -> bool:
-    """True if no file changed for long: the run was stopped, or its rounds take longer."""
-    times = [0.0]
-    for name in (LOG_FILE, CURVE_FILE, CHECKPOINT_FILE, CONFIG_FILE):
-        with suppress(FileNotFoundError):
-            times.append((run_dir / name).stat().st_mtime)
-    return time.time() - max(times) > STALE_AFTER_SECONDS
+    """True if no process executes the run."""
+    lease = read_lease(run_dir)
+    return lease is None or lease.is_stale
 
 
 def _row(run_dir: Path) -> Row | None:

@@ -217,7 +217,7 @@ def test_files_of_a_run(
     record, config = run_small("method=fedcorr"), configure("method=fedcorr")
     run_dir = record.pop("run_dir")
     record.pop("lines")
-    assert {path.name for path in run_dir.iterdir()} == RUN_FILES | {".lock"}
+    assert {path.name for path in run_dir.iterdir()} == RUN_FILES
     assert json.loads((run_dir / "record.json").read_text()) == record
     read = read_record(run_dir)
     assert read is not None and read.to_dict() == record

@@ -40,7 +40,7 @@ def test_same_command_resumes_a_killed_run(
 ) -> None:
     """Killed before the first checkpoint, in the first stage, and near the end.
 
-    While it is stopped, other processes find the run locked.
+    While it is stopped, other processes do not execute the run.
     """
     config = configure(*OPTIONS, f"runs_dir={tmp_path / 'killed'}")
     log, command = config.run_dir / "log.txt", [*OPTIONS, f"runs_dir={tmp_path / 'killed'}"]
@@ -56,9 +56,9 @@ def test_same_command_resumes_a_killed_run(
         os.kill(process.pid, signal.SIGSTOP)
         if moment == "round 20 ":
             assert main(command) == 2
-            assert "locked by another process" in capsys.readouterr().err
+            assert "it is running on" in capsys.readouterr().err
             assert main(["-m", *command, "seed=1"]) == 0
-            assert "0 done, 0 diverged, 0 failed, 1 skipped" in capsys.readouterr().out
+            assert "0 done, 0 diverged, 0 failed, 1 running elsewhere" in capsys.readouterr().out
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL
@@ -85,7 +85,6 @@ def test_same_command_resumes_a_killed_run(
         "config.yaml",
         "scenario.npz",
         "log.txt",
-        ".lock",
     }
 
 
@@ -174,7 +173,7 @@ def test_completed_run_is_repeated_only_with_force(
         {
             path: path.stat().st_mtime_ns
             for path in config.run_dir.iterdir()
-            if path.name not in ("log.txt", ".lock")
+            if path.name != "log.txt"
         },
     )
     assert main(command) == 0

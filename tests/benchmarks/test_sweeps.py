@@ -13,6 +13,7 @@ from run_helpers import PLUGIN, read_reproducible
 
 from benchmarks.config import sweep
 from benchmarks.config.compose import compose_run
+from benchmarks.interruption import raise_if_requested
 from benchmarks.loop import runner
 from benchmarks.run import main, run_from_config
 from methods.core import registry
@@ -159,6 +160,7 @@ def test_interrupted_command_has_exit_code_130(
 ) -> None:
     def interrupt(*arguments: Any) -> None:
         signal.raise_signal(signal.SIGINT)
+        raise_if_requested()
 
     monkeypatch.setattr(runner, "execute_run", interrupt)
     assert main([*sweep_flag, *SMALL, f"runs_dir={tmp_path}"]) == 130

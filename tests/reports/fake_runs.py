@@ -99,7 +99,8 @@ def set_status(run_dir: Path, status: str, reason: str) -> None:
 
 
 def make_unfinished(run_dir: Path) -> None:
-    """Turn a completed run into a running one: no record, half of the curve."""
+    """Turn a completed run into a running one: a lease, no record, half of the curve."""
+    (run_dir / ".lease.1").write_text("")
     (run_dir / "record.json").unlink()
     lines = (run_dir / "curve.csv").read_text().splitlines(keepends=True)
     (run_dir / "curve.csv").write_text("".join(lines[: 1 + len(lines) // 2]))
