@@ -165,6 +165,9 @@ class Run:
                 if time.monotonic() - last_save >= self.config.checkpoint.every_seconds:
                     self._save_checkpoint()
                     last_save = time.monotonic()
+        meter = self.pool.meter
+        if meter.dropped_models and meter.dropped_models >= meter.participations:
+            raise DivergenceError(f"all {meter.dropped_models} client models had NaN or Inf")
 
     def run_round(self, stage: str) -> None:
         """Run one round, and an evaluation if one is due."""

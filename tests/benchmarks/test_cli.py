@@ -15,7 +15,8 @@ from methods.core.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = (
-    "compare components dashboard data figures methods new-method page run scenario speed tables"
+    "compare components dashboard data figures methods new-method page run scenario speed status "
+    "tables"
 )
 COMMANDS += " tune"
 

@@ -58,7 +58,10 @@ def test_same_command_resumes_a_killed_run(
             assert main(command) == 2
             assert "it is running on" in capsys.readouterr().err
             assert main(["-m", *command, "seed=1"]) == 0
-            assert "0 done, 0 diverged, 0 failed, 1 running elsewhere" in capsys.readouterr().out
+            assert (
+                "0 done, 0 diverged, 0 failed, 0 skipped, 1 running elsewhere"
+                in capsys.readouterr().out
+            )
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL

@@ -111,10 +111,13 @@ def test_diverged_run_has_round_and_client(
     assert "already completed" in " ".join(capsys.readouterr().out.split())
 
 
-def test_arfl_skips_diverged_models(tmp_path: Path) -> None:
-    assert main([*SMALL, f"runs_dir={tmp_path}", "method=arfl", "train.lr=1e12"]) == 0
+def test_run_without_any_finite_model_is_diverged(tmp_path: Path) -> None:
+    """ARFL skips client models with NaN or Inf. The initial model alone is not a result."""
+    assert main([*SMALL, f"runs_dir={tmp_path}", "method=arfl", "train.lr=1e12"]) == 1
     (record,) = read_records(tmp_path).values()
     assert record["cost"]["dropped_models"] == record["cost"]["participations"] == 8
+    assert record["status"] == "diverged" and record["summary"] == {}
+    assert record["reason"] == "all 8 client models had NaN or Inf"
 
 
 @pytest.mark.parametrize("key", ["dry", "dry_run"])

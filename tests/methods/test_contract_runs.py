@@ -17,6 +17,7 @@ import torch
 from method_helpers import METHODS, every_method
 from run_helpers import (
     InterruptedRunError,
+    SilentTracker,
     drop_seconds,
     learned_state,
     run_to_end,
@@ -29,7 +30,7 @@ from benchmarks.config.schema import Component, RunConfig
 from benchmarks.executors.serial import SerialExecutor
 from benchmarks.federation.client import LocalClient
 from benchmarks.federation.worker import ClientTask, PredictionTask
-from benchmarks.loop.runner import Run
+from benchmarks.loop.runner import Run, execute_run
 from benchmarks.loop.state_codec import decode, encode
 from methods.core import registry
 from methods.core.contract import DivergenceError, ServerState
@@ -211,6 +212,15 @@ def test_resumed_run_gives_same_bytes(
     resumed = run_to_end(config)
     assert f"from round {whole.round - 1}" in " ".join(resumed.tracker.lines)  # type: ignore[attr-defined]
     assert_same_run(resumed, whole)
+
+
+@every_method
+def test_nan_is_recorded_and_named(info: registry.MethodInfo, configure: Configure) -> None:
+    """No accuracy is recorded, also if the method skips models with NaN."""
+    config = configure(info.name, "train.optimizer=sgd", "train.lr=1e6")
+    record = execute_run(config, SilentTracker(config.run_dir))
+    assert record.status == "diverged" and record.summary is None
+    assert re.search("NaN or Inf|is not finite", record.reason) and "\n" not in record.reason
 
 
 @every_method
