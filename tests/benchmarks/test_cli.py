@@ -16,9 +16,8 @@ from methods.core.errors import UserError
 ROOT = Path(__file__).parents[2]
 COMMANDS = (
     "compare components dashboard data figures methods new-method page run scenario speed status "
-    "tables"
+    "tables tune"
 )
-COMMANDS += " tune"
 
 
 def run_python(*arguments: str, cwd: Path, path: str = "") -> subprocess.CompletedProcess[str]:
