@@ -59,14 +59,7 @@ def _find_cause(error: BaseException) -> BaseException:
 
 def _explain_missing_config(error: MissingConfigException) -> UserError:
     group, _, name = str(error.missing_cfg_file).rpartition("/")
-    options = list(error.options or [])
-    if group != "scale_dataset":
-        return unknown(group, name, options) if group else UserError(first_line(error))
-    scale, _, dataset = name.partition("_")
-    scales = [text.removesuffix(f"_{dataset}") for text in options if text.endswith(f"_{dataset}")]
-    return UserError(
-        f"invalid scale={scale}: no settings for dataset={dataset}; available: {', '.join(scales)}"
-    )
+    return unknown(group, name, error.options or []) if group else UserError(first_line(error))
 
 
 def _explain_unknown_key(error: OmegaConfBaseException) -> UserError:

@@ -1,6 +1,6 @@
 """Names of runs for people: in progress lines, tables and errors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from benchmarks.config.schema import RunConfig
 
@@ -19,6 +19,24 @@ def run_title(config: RunConfig) -> str:
     if config.labels == "clean":
         noise += " clean labels"
     return f"{config.method.name} {config.dataset.name} {noise} seed {config.seed}"
+
+
+def protocol_caption(runs: Iterable[tuple[str, str, str]]) -> str:
+    """Protocols and hyperparameters of (protocol, hyperparameters, method), for a table's caption.
+
+    `protocol digits, hyperparameters common (lsg), tuned (fedcorr)`: more than one value has the
+    methods behind it.
+    """
+    found = list(runs)
+    parts = []
+    for index, name in enumerate(("protocol", "hyperparameters")):
+        methods: dict[str, set[str]] = {}
+        for run in found:
+            methods.setdefault(str(run[index]), set()).add(run[2])
+        one = [f"{name} {value}" for value in methods]
+        several = [f"{value} ({', '.join(sorted(methods[value]))})" for value in sorted(methods)]
+        parts += one if len(one) < 2 else [f"{name} {', '.join(several)}"]
+    return ", ".join(parts)
 
 
 def identifying_overrides(overrides: Sequence[str]) -> list[str]:

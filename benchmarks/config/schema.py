@@ -116,6 +116,8 @@ class RunConfig:
 
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)]  # range of numpy's legacy generator
     scale: Literal["paper", "laptop", "smoke"]
+    protocol: str
+    hyperparameters: Literal["published", "common", "tuned", "tuned_oracle"]  # as used
     labels: Literal["given", "clean"]  # that clients train on
     references: bool  # add reference runs
     dataset: Component
@@ -143,6 +145,8 @@ class RunConfig:
             "protocol_version": PROTOCOL_VERSION,
             "seed": self.seed,
             "scale": self.scale,
+            "protocol": self.protocol,
+            "hyperparameters": self.hyperparameters,
             **{
                 name: {"name": component.name, **to_plain_data(component.params)}
                 for name, component in components.items()
@@ -155,6 +159,12 @@ class RunConfig:
         if self.labels != "given":
             hashed["labels"] = self.labels
         return hashed
+
+    @property
+    def oracle_reason(self) -> str:
+        """Which choice of the configuration used clean labels; empty if none did."""
+        is_oracle = self.hyperparameters == "tuned_oracle"
+        return "hyperparameters are tuned on clean labels" if is_oracle else ""
 
     @property
     def run_id(self) -> str:
@@ -226,8 +236,8 @@ def _parse_component(
 ) -> Component:
     """The selected option of a group and its parameters, given the parameter classes by name.
 
-    conf/scale_dataset sets parameters of the dataset's usual model, such as `stem: imagenet`. They
-    apply to every model that has them. Parameters that only other models have are dropped.
+    Protocols set parameters of the dataset's usual model, such as `stem: imagenet`. They apply to
+    every model that has them. Parameters that only other models have are dropped.
     """
     values = dict(raw or {})
     name = str(values.pop("name", None))

@@ -312,7 +312,7 @@ class Run:
             reason=reason,
             config=self.config.hashed_config(),
             scenario=results.describe_scenario(self.scenario),
-            oracle=self.method.oracle_reason(),
+            oracle=self.method.oracle_reason() or self.config.oracle_reason,
             rounds=self.round,
             summary=results.summarize_accuracy(self.curve) if status == "done" else None,
             metrics=results.last_metrics(self.curve),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from benchmarks.config.labels import identifying_overrides, run_label, run_title
+from benchmarks.config.labels import identifying_overrides, protocol_caption, run_label, run_title
 from benchmarks.config.schema import RunConfig
 from benchmarks.config.sweep import PlannedRun
 from benchmarks.records.estimates import estimate, format_total, load_timed_records
@@ -101,7 +101,9 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
         rows.append([*(values.get(key, "") for key in keys), shown, *results])
     columns = [*keys, *RESULT_COLUMNS]
     used = [i for i in range(len(columns)) if any(row[i] != "-" for row in rows)]
-    title = "Accuracy of the evaluated models on the test split"
+    configs = [config for _, config in runs]
+    choices = protocol_caption((c.protocol, c.hyperparameters, c.method.name) for c in configs)
+    title = f"Accuracy of the evaluated models on the test split; {choices}"
     table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True)
     for i in used:
         is_number = i > len(keys)
@@ -126,6 +128,8 @@ def print_run_summary(config: RunConfig, is_earlier: bool) -> int:
         raise UserError(f"cannot execute {config.run_dir}: {_describe_unfinished(config)}")
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_row("run", run_title(config))
+    choices = protocol_caption([(config.protocol, config.hyperparameters, config.method.name)])
+    table.add_row("setting", f"{choices}, scale {config.scale}")
     table.add_row("status", f"{record.status}: {record.reason}".removesuffix(": "))
     for name, text in _summary_rows(record):
         table.add_row(name, text)

@@ -18,6 +18,7 @@ class InstalledPackages(SearchPathPlugin):
         main = [entry.path for entry in search_path.get_path() if entry.provider == "main"]
         if [Path(path.removeprefix("file://")) for path in main] != [SUITE_CONF]:
             return
+        search_path.prepend(provider="protocols", path="fln://protocols")
         for directory in plugin_conf_dirs():
             search_path.append(provider=directory.parent.name, path=f"file://{directory}")
 

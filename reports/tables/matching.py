@@ -1,10 +1,10 @@
 """Match runs with the cells of a published table.
 
-A run belongs to a cell if its dataset, method with all parameters, noise and partition equal those
-composed from the cell's overrides. At the paper's scale, model, training, federation and budget
-must be equal too. At smaller scales they may differ, and the cell's notes list the differences. If
-cells of one table differ in nothing else (FedCorr's Table 10 compares models), the keys that
-distinguish them must be equal at every scale.
+A run belongs to a cell if its protocol, hyperparameters, dataset, method with all parameters, noise
+and partition equal those composed from the cell's overrides. At the paper's scale, model, training,
+federation and budget must be equal too. At smaller scales they may differ, and the cell's notes
+list the differences. If cells of one table differ in nothing else (FedCorr's Table 10 compares
+models), the keys that distinguish them must be equal at every scale.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +25,8 @@ CellKey = tuple[str, str]  # row label, column label
 FlatConfig = Mapping[str, Any]
 RunConditions = tuple[tuple[str, str], ...]
 ABSENT = "absent"
-CELL_SECTIONS = ("dataset", "method", "noise", "partition")  # equal at every scale
+# Equal at every scale
+CELL_SECTIONS = ("protocol", "hyperparameters", "dataset", "method", "noise", "partition")
 
 
 @dataclass
@@ -62,7 +63,7 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> tuple[dict[CellKey, 
                     found[key] = Match(compose_flat(table.overrides(*key), table.scale))
                 (found[key].done if done else found[key].unsuccessful).append(run)
             # A run that differs in a key of a heading belongs to another cell or table.
-            elif done and not any(name in varied or name.endswith(".name") for name in different):
+            elif done and not any(name in varied or _is_name(name) for name in different):
                 near_misses[_describe(different)] += 1
     for entry in found.values():
         _keep_one_configuration(entry)
@@ -202,6 +203,10 @@ def _keep_one_configuration(entry: Match) -> None:
     kept = [run for run in entry.done if conditions(run) == chosen]
     entry.done = sorted(kept, key=lambda run: int(run["seed"]))
     entry.unsuccessful = [run for run in entry.unsuccessful if conditions(run) == chosen]
+
+
+def _is_name(key: str) -> bool:
+    return key == "protocol" or key.endswith(".name")
 
 
 def _describe(different: Mapping[str, tuple[Any, Any]]) -> str:

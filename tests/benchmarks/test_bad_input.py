@@ -48,7 +48,17 @@ MISTAKES = {
     "tracking.mode=offline": ["unknown key tracking.mode", "available: name"],
     "experiment=no_such_table": ["unknown experiment no_such_table", "available: fedcnml_figure2"],
     "experiment=fedcorr_figure3": ["cannot start an experiment as one run: add -m"],
-    "method_dataset=fedavg_moon": ["unknown method_dataset fedavg_moon", "arfl_cifar10"],
+    "protocol=fedcor": [
+        "unknown protocol fedcor",
+        "did you mean fedcorr?",
+        "fedcnml, fedcorr, lsg",
+    ],
+    "hyperparameters=best": ["unknown hyperparameters best", "common, published, tuned"],
+    "settings=mine": ["unknown key settings"],
+    "protocol=fedcorr dataset=mnist scale=paper": [
+        "invalid scale=paper: protocol=fedcorr has no setting for dataset=mnist",
+        "available: laptop, smoke",
+    ],
     "scale=huge": ["unknown scale huge", "available: laptop, paper, smoke"],
     "hydra/launcher=slurm": ["unknown hydra/launcher slurm", "available: basic"],
     "hydra.searchpath=[file:///nowhere/conf]": ["/nowhere/conf", "expected hydra.searchpath=["],
@@ -94,7 +104,8 @@ MISTAKES = {
     ],
     # combinations
     "scale=paper": [
-        "invalid scale=paper: no settings for dataset=digits; available: laptop, smoke"
+        "invalid scale=paper: protocol=digits has no setting for dataset=digits;"
+        " available: laptop, smoke"
     ],
     "dataset=npz": ["missing dataset.path: set dataset.path=VALUE"],
     "dataset=npz dataset.path=/nowhere/mine.npz": ["/nowhere/mine.npz", ".npz file"],

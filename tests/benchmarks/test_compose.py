@@ -50,7 +50,8 @@ def test_every_published_run_equals_hydra() -> None:
         "noise=symmetric noise.epsilon=0.3 method=coteaching method.forget_rate=${noise.epsilon}",
         "model=null +model=mlp",
         "train={lr:0.5,momentum:0.1}",
-        "~method_dataset method=lsg dataset=cifar10",
+        "protocol=lsg hyperparameters=published method=lsg dataset=cifar10 train.lr=0.5",
+        "scale=paper dataset=mnist hyperparameters=common noise=pairwise",
         "tracking=wandb tracking.entity=null tracking.mode=offline",
     ],
 )

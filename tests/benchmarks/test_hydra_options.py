@@ -69,7 +69,7 @@ def shown_by_new_process(*arguments: str) -> str:
 @pytest.mark.parametrize("topic", ["all", "defaults", "searchpath"])
 def test_info(topic: str) -> None:
     text = shown_by_new_process("--info", topic)
-    assert ("scale_dataset/laptop_digits" in text) == (topic != "searchpath")
+    assert ("settings/tuned/digits/fedavg/digits/laptop" in text) == (topic != "searchpath")
     assert (str(CONF) in text) == (topic != "defaults")
     assert ("CheckedSweeper" in text) == (topic == "all")
 
@@ -207,7 +207,9 @@ class FakeSearchPath(ConfigSearchPath):
         self.elements.append(SearchPathElement(provider, path))
 
     def prepend(self, provider, path, anchor=None):  # type: ignore[no-untyped-def]
-        raise NotImplementedError
+        from hydra.core.config_search_path import SearchPathElement
+
+        self.elements.insert(0, SearchPathElement(provider, path))
 
 
 @pytest.mark.parametrize(("main_path", "is_suite"), [(f"{CONF}", True), ("/other/conf", False)])
@@ -216,8 +218,9 @@ def test_search_path_of_installed_packages(main_path: str, is_suite: bool) -> No
     assert directory in plugin_conf_dirs()
     search_path = FakeSearchPath(main_path)
     InstalledPackages().manipulate_search_path(search_path)
-    added = [element.path for element in search_path.elements[1:]]
-    assert added == ([f"file://{path}" for path in plugin_conf_dirs()] if is_suite else [])
+    found = [element.path for element in search_path.elements]
+    plugins = [f"file://{path}" for path in plugin_conf_dirs()]
+    assert found == (["fln://protocols", main_path, *plugins] if is_suite else [main_path])
 
 
 def test_errors_of_hydra_are_exceptions() -> None:

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
-from method_helpers import METHODS, every_method
+from method_helpers import every_method
 
-from benchmarks.config.compose import compose_run
 from benchmarks.config.experiments import CONF
 from hydra_plugins.fln.search_path import plugin_conf_dirs
 from methods.core import registry
@@ -111,25 +110,3 @@ def test_attributes_set_finds_counterexample() -> None:
 
     found = attributes_set(client_functions(Careless)["examine"])
     assert sorted(found) == ["self.last_client", "self.state.models['model']"]
-
-
-@every_method
-def test_composes_for_every_dataset(info: registry.MethodInfo) -> None:
-    """Uses scale=paper where it exists. An unknown key in conf/method_dataset is an error."""
-    scales: dict[str, set[str]] = {}
-    for path in (CONF / "scale_dataset").glob("*.yaml"):
-        scale, _, dataset = path.stem.partition("_")
-        scales.setdefault(dataset, set()).add(scale)
-    for dataset, names in scales.items():
-        scale = "paper" if "paper" in names else "laptop"
-        choices = [f"method={info.name}", f"scale={scale}", f"dataset={dataset}"]
-        required = ["dataset.path=any.npz"] if dataset == "npz" else []
-        config = compose_run([*choices, *required])
-        assert config.method.name == info.name
-        assert (config.dataset.name, config.scale) == (dataset, scale)
-
-
-def test_method_dataset_files_name_method_and_dataset() -> None:
-    datasets = [path.stem for path in (CONF / "dataset").glob("*.yaml")]
-    pairs = {f"{info.name}_{dataset}" for info in METHODS for dataset in datasets}
-    assert {path.stem for path in (CONF / "method_dataset").glob("*.yaml")} <= pairs

@@ -22,7 +22,6 @@ SWITCHES: dict[str, set[str]] = {
 SETTINGS = {
     "lsg": {"lambda_"},
     "coteaching": {"forget_rate", "forget_rate_is_oracle"},
-    "rofl": {"ramp_fraction", "pseudo_label_start_fraction"},
     "dividemix": {
         *("lambda_u", "lambda_u_is_oracle", "lambda_u_ramp_fraction"),
         *("budget_fraction", "warmup_fraction", "divide_epochs"),
@@ -48,6 +47,7 @@ BASELINES = (
     "fedlsr",
 )
 GROUPS = {
+    "protocol": {"fedcorr", "lsg", "fedcnml"},
     "dataset": {"cifar10", "cifar100", "clothing1m", "mnist", "fashion_mnist", "imagenet100"},
     "model": {"lenet5", "cnn9", "vgg11", "resnet18", "resnet34", "resnet50"},
     "partition": {"iid", "bernoulli_dirichlet", "classes_per_client", "centralized"},
@@ -112,6 +112,7 @@ def test_configuration_of_a_centralized_reference():
     assert load_table("fedcorr_table2").overrides(
         "Centralized / JointOpt", "rho=0.4 / tau=0.5"
     ) == (
+        "protocol=fedcorr",
         "dataset=cifar10",
         "model=resnet18",
         "partition=centralized",
@@ -244,4 +245,5 @@ def test_composed_cells_have_the_model_and_the_values_of_their_overrides():
         assert {name: config[f"model.{name}"] for name in model} == model
         assert sum(name.startswith("model.") for name in config) == len(model)
         for name, value in values.items():
-            assert config[name if "." in name else f"{name}.name"] == yaml.safe_load(value)
+            key = name if "." in name or name == "protocol" else f"{name}.name"
+            assert config[key] == yaml.safe_load(value)

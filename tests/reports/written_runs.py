@@ -59,7 +59,7 @@ SCALES = {
 
 
 def written_config(overrides: tuple[str, ...], scale: str = "laptop") -> dict[str, Any]:
-    """Configuration of a record of the small configuration, without protocol, seed and scale."""
+    """Configuration of a record of the small configuration, without seed and scale."""
     values = dict(text.split("=", 1) for text in overrides)
     options = DEFAULTS | {key: value for key, value in values.items() if key in OPTIONS}
     model, clients, cohort, participations = SCALES[scale, options["dataset"]]
@@ -73,6 +73,7 @@ def written_config(overrides: tuple[str, ...], scale: str = "laptop") -> dict[st
         "budget": {"participations": participations},
         "evaluate": {"every": 1, "memorization_samples": 1000},
     }
+    config |= {"protocol": values.pop("protocol", "fedcorr"), "hyperparameters": "common"}
     for key, value in values.items():
         if key not in OPTIONS:
             section, name = key.split(".")
