@@ -2,6 +2,7 @@
 
 import math
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
@@ -32,14 +33,14 @@ def execute_studies(
     Runs that another command executes are left to it. This command waits for their results when
     nothing else is open. `on_finished` is called for every study after its last run.
     """
-    context = multiprocessing.get_context("spawn")
     active: dict[Future[str | None], tuple[Study, RunConfig]] = {}
     skipped: set[str] = set()
     unfinished = list(studies)
-    with InProcessExecutor() if jobs == 1 else ProcessPoolExecutor(jobs, context) as pool:
+    with InProcessExecutor() if jobs == 1 else _make_pool(jobs) as pool:
         while unfinished:
             pending = {study: study.pending() for study in unfinished}
-            for study in [study for study in unfinished if not pending[study]]:
+            running = [study for study, _ in active.values()]
+            for study in [one for one in unfinished if not pending[one] and one not in running]:
                 unfinished.remove(study)
                 on_finished(study)
             taken = skipped | {config.run_id for _, config in active.values()}
@@ -58,6 +59,13 @@ def execute_studies(
             if unfinished and not active and not ready:
                 time.sleep(POLL_SECONDS)
                 skipped.clear()
+
+
+def _make_pool(jobs: int) -> Executor:
+    """Processes that end without a message on Ctrl-C. Their runs resume from a checkpoint."""
+    context = multiprocessing.get_context("spawn")
+    on_interrupt = (signal.SIGINT, signal.SIG_DFL)
+    return ProcessPoolExecutor(jobs, context, initializer=signal.signal, initargs=on_interrupt)
 
 
 def _execute(config: RunConfig) -> str | None:

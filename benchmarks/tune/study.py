@@ -52,7 +52,7 @@ class Study:
         self.budgets = (min(first, full), full)
         self.num_finalists = math.ceil(settings.trials / REDUCTION)
         self.failed: set[str] = set()  # run ids that failed in this process
-        self._scores: dict[tuple[int, int], float] = {}
+        self._scores: dict[str, float] = {}  # by run id
         self._runs: dict[tuple[int, int], list[PlannedRun]] = {}
 
     def _compose(self, values: Sequence[str], seed: int) -> PlannedRun:
@@ -103,24 +103,24 @@ class Study:
 
     def score(self, stage: int, trial: int) -> float | None:
         """Mean score over the seeds; minus infinity if a run was unsuccessful; None if open."""
-        if (stage, trial) not in self._scores:
-            found = [self._score_run(run.config) for run in self.runs(stage, trial)]
-            known = [score for score in found if score is not None]
-            if len(known) < len(found):
-                return None
-            self._scores[stage, trial] = sum(known) / len(known)
-        return self._scores[stage, trial]
+        found = [self._score_run(run.config) for run in self.runs(stage, trial)]
+        known = [score for score in found if score is not None]
+        return sum(known) / len(known) if len(known) == len(found) else None
 
     def _score_run(self, config: RunConfig) -> float | None:
         """Mean of the last ten evaluations: less noisy than the best one of a small held-out set,
         and without the upward bias of a maximum."""
+        if config.run_id in self._scores:
+            return self._scores[config.run_id]
         record = read_record(config.run_dir)
         if record is None or (record.status == "failed" and config.run_id not in self.failed):
             return None
-        if record.status != "done":
-            return -math.inf
-        curve = read_curve(config.run_dir)
-        return float(curve[JUDGES[self.settings.judge]].tail(NUM_LAST_EVALUATIONS).mean())
+        score = -math.inf
+        if record.status == "done":
+            curve = read_curve(config.run_dir)[JUDGES[self.settings.judge]]
+            score = float(curve.tail(NUM_LAST_EVALUATIONS).mean())
+        self._scores[config.run_id] = score
+        return score
 
     def pending(self) -> list[PlannedRun]:
         """Runs that can start now and have no result."""
@@ -128,7 +128,6 @@ class Study:
             run
             for stage in (FIRST, FULL)
             for trial in self.trials(stage)
-            if self.score(stage, trial) is None
             for run in self.runs(stage, trial)
             if self._score_run(run.config) is None
         ]

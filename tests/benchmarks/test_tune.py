@@ -232,10 +232,17 @@ def test_finalists_are_the_best_of_the_first_stage() -> None:
     with hydra_session():
         settings = TuningSettings(("scale=smoke",), 8, (1000,), "noisy")
         study = Study("fedavg", settings, Composer())
-        scores = [0.1, 0.5, float("-inf"), 0.3, 0.5, 0.2, 0.0, 0.4]
-        study._scores = {(FIRST, trial): score for trial, score in enumerate(scores)}
-        assert study.trials(FULL) == [1, 4]
-        study._scores |= {(FULL, 1): 0.6, (FULL, 4): 0.7}
+
+        def set_score(stage: int, trial: int, score: float) -> None:
+            (run,) = study.runs(stage, trial)
+            study._scores[run.config.run_id] = score
+
+        for trial, score in enumerate([0.1, 0.5, float("-inf"), 0.3, 0.5, 0.2, 0.0, 0.4]):
+            assert study.trials(FULL) == []
+            set_score(FIRST, trial, score)
+        assert study.trials(FULL) == [1, 4] and study.best is None
+        set_score(FULL, 1, 0.6)
+        set_score(FULL, 4, 0.7)
         assert study.best == 4
 
 
