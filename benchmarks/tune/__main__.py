@@ -36,7 +36,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, as in
 
 from benchmarks.config.compose import Composer, hydra_session
 from benchmarks.config.experiments import CONF
-from benchmarks.terminal.command import Options, require_choice, run_command
+from benchmarks.terminal.command import Options, choose_names, require_choice, run_command
 from methods.core.errors import UserError, invalid, missing
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: Options, command: str) -> int:
     from benchmarks.tune.study import JUDGES, Study, TuningSettings
+    from methods.core.registry import list_methods
 
     for key in ("dry_run", "report"):
         require_choice(key, options[key], ("true", "false"))
@@ -73,7 +74,8 @@ def _run(options: Options, command: str) -> int:
         tuple(_parse_integers("seeds", options["seeds"], MIN_SEED)),
         require_choice("judge", options["judge"], list(JUDGES)),
     )
-    methods = _parse_methods(options["method"])
+    available = [info.name for info in list_methods()]
+    methods = choose_names("method", options["method"], available) if options["method"] else []
     with hydra_session():
         composer = Composer()
         if options["report"] == "true":
@@ -156,14 +158,6 @@ def _run_overrides(options: Options, jobs: int) -> tuple[str, ...]:
     shared = {"dataset": options["dataset"], "scale": options["scale"]}
     shared["runs_dir"] = str(Path(options["runs_dir"]).expanduser() / "tune")
     return (VALIDATION, *(f"{key}={value}" for key, value in (shared | given).items()))
-
-
-def _parse_methods(text: str) -> list[str]:
-    if text != "all":
-        return list(dict.fromkeys(name for name in text.split(",") if name))
-    from methods.core.registry import list_methods
-
-    return [info.name for info in list_methods()]
 
 
 def _parse_integers(key: str, text: str, minimum: int) -> list[int]:

@@ -251,7 +251,7 @@ def test_finalists_are_the_best_of_the_first_stage() -> None:
     [
         (["trails=3"], "unknown key trails: did you mean trials?"),
         ([], "missing method: set method=NAME,... or method=all"),
-        (["method=fedavgg"], "unknown method fedavgg: did you mean fedavg?"),
+        (["method=fedavgg"], "invalid method=fedavgg: did you mean fedavg?"),
         (["method=fedavg", "seeds=1000,7"], "invalid seeds='1000,7': expected integers of at"),
         (["method=fedavg", "seed=1"], "invalid seed='1': expected seeds=1000"),
         (["method=fedavg", "trials=0"], "invalid trials='0': expected an integer of at least 1"),
