@@ -22,7 +22,7 @@ Options:
   out=DIR      directory of the table and the figures (default: RUNS_DIR/tune)
   runs_dir=    runs and journals are stored in RUNS_DIR/tune (default: runs)
   dry_run=true, report=true
-  noise= partition= model= executor= data_dir= noise.rho= ...   as in fln run
+  protocol= noise= partition= model= executor= data_dir= noise.rho= ...   as in fln run
 """
 
 import os
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from benchmarks.config.schema import RunConfig
     from benchmarks.tune.study import Study
 
-VALIDATION = "evaluate.validation=0.05"
+FIXED = ("hyperparameters=common", "evaluate.validation=0.05")  # of all trials
 MIN_SEED = 1000  # results use smaller seeds
 DEFAULTS = {"method": "", "dataset": "digits", "scale": "laptop", "trials": "8", "seeds": "1000"}
 DEFAULTS |= {"judge": "noisy", "jobs": "1", "tuned": str(CONF / "tuned"), "out": ""}
 DEFAULTS |= {"runs_dir": "runs", "dry_run": "false", "report": "false"}
-RUN_KEYS = ("noise", "partition", "model", "executor", "data_dir")  # given to the runs
+RUN_KEYS = ("protocol", "noise", "partition", "model", "executor", "data_dir")  # given to the runs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -157,7 +157,7 @@ def _run_overrides(options: Options, jobs: int) -> tuple[str, ...]:
         given.setdefault("executor", "serial")
     shared = {"dataset": options["dataset"], "scale": options["scale"]}
     shared["runs_dir"] = str(Path(options["runs_dir"]).expanduser() / "tune")
-    return (VALIDATION, *(f"{key}={value}" for key, value in (shared | given).items()))
+    return (*FIXED, *(f"{key}={value}" for key, value in (shared | given).items()))
 
 
 def _parse_integers(key: str, text: str, minimum: int) -> list[int]:

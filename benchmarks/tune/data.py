@@ -17,14 +17,14 @@ from methods.core.errors import UserError
 
 JUDGED_ON = {"noisy": "held-out samples with given labels", "clean": "test split, clean labels"}
 STATISTIC = f"mean of the last {NUM_LAST_EVALUATIONS} evaluations"
-KEYS = ("overrides", "method", "seeds", "noise", "judged_by", "participations", "space", "trials")
+KEYS = {"overrides", "method", "protocol", "dataset", "scale", "seeds", "noise", "judged_by"}
+KEYS |= {"participations", "space", "trials"}  # that the report shows
 Data = dict[str, Any]
 
 
 def data_dir(directory: Path, config: RunConfig) -> Path:
     """Directory of the files of one protocol, dataset and scale."""
-    protocol = getattr(config, "protocol", config.dataset.name)
-    return directory / protocol / f"{config.dataset.name}_{config.scale}"
+    return directory / config.protocol / f"{config.dataset.name}_{config.scale}"
 
 
 def write_tuned(directory: Path, study: Study, command: str) -> Path:
@@ -43,6 +43,7 @@ def write_tuned(directory: Path, study: Study, command: str) -> Path:
         "oracle": settings.judge == "clean",
         "judged_by": f"{JUDGED_ON[settings.judge]}, {STATISTIC}",
         "method": study.method,
+        "protocol": config.protocol,
         "dataset": config.dataset.name,
         "scale": config.scale,
         "noise": hashed["noise"],
@@ -67,8 +68,8 @@ def read_tuned(directory: Path) -> list[Data]:
             data = yaml.safe_load(path.read_text(encoding="utf-8"))
         except yaml.YAMLError as error:
             raise UserError(f"cannot read {path}: {type(error).__name__}") from error
-        if not isinstance(data, dict) or not all(key in data for key in KEYS):
-            raise UserError(f"cannot read {path}: expected keys {', '.join(KEYS)}")
+        if not isinstance(data, dict) or not data.keys() >= KEYS:
+            raise UserError(f"cannot read {path}: expected keys {', '.join(sorted(KEYS))}")
         found.append(data)
     return found
 

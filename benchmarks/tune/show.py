@@ -49,8 +49,9 @@ def _caption(data: Data) -> str:
     noise = " ".join(f"{key}={value}" for key, value in data["noise"].items() if value is not None)
     budgets = data["participations"]
     return (
-        f"Tuning on {data['dataset']}, scale {data['scale']}, noise {noise}, seeds"
-        f" {', '.join(map(str, data['seeds']))}. Accuracy on {data['judged_by']}."
+        f"Protocol {data['protocol']}, dataset {data['dataset']}, scale {data['scale']},"
+        f" noise {noise}, seeds {', '.join(map(str, data['seeds']))}."
+        f" Accuracy on {data['judged_by']}."
         f" Columns recipe and worst to best: {len(data['trials'])} trials with"
         f" {budgets['first']} participations. Column tuned: {budgets['full']} participations."
     )

@@ -14,6 +14,7 @@ from run_helpers import PLUGIN
 
 from benchmarks.config.compose import Composer, hydra_session
 from benchmarks.config.schema import RunConfig
+from benchmarks.run import main as run_main
 from benchmarks.tune.__main__ import main
 from benchmarks.tune.space import load_space, sample_values
 from benchmarks.tune.study import FIRST, FULL, Study, TuningSettings
@@ -110,6 +111,17 @@ def test_finished_trials_are_not_repeated(tuned: Path, capsys: pytest.CaptureFix
     assert after == before
     content["command"] = read_data(tuned, "fedavg")["command"]
     assert read_data(tuned, "fedavg") == content
+
+
+def test_runs_use_the_tuned_values(tuned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--config-dir", str(tuned), "method=fedprox", "scale=smoke", "--cfg", "job"]
+    assert run_main(options) == 0
+    config = yaml.safe_load(capsys.readouterr().out)
+    values = read_data(tuned, "fedprox")["overrides"]
+    assert config["hyperparameters"] == "tuned"
+    assert (config["train"]["lr"], config["method"]["mu"]) == tuple(values.values())
+    assert run_main([*options, "hyperparameters=common"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["train"]["lr"] == 0.01
 
 
 def test_journal_has_the_trials(tuned: Path) -> None:
