@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.plugins import Plugins
@@ -11,6 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 
 if TYPE_CHECKING:
     from benchmarks.config.sweep import PlannedRun
+
+MAX_LAUNCHES = 4  # of the runs of a sweep whose worker processes die
 
 
 class CheckedSweeper(Sweeper):
@@ -49,11 +52,27 @@ class CheckedSweeper(Sweeper):
             raise SystemExit(code)
 
     def _launch(self, runs: "Sequence[PlannedRun]") -> None:
-        from benchmarks.interruption import defer_signals_of_sweep, serve_sweep
+        """Launch runs, and the unfinished ones again if a worker process of the launcher dies."""
+        from benchmarks.interruption import defer_signals_of_sweep, raise_if_requested, serve_sweep
+        from benchmarks.terminal.run_tables import finished_run_ids
+        from methods.core.errors import UserError
 
         assert self.launcher is not None
         with defer_signals_of_sweep() as stop_file:
             if options := getattr(self.launcher, "joblib", None):  # options of joblib.Parallel
                 options |= {"initializer": serve_sweep, "initargs": (os.getpid(), stop_file)}
-            for job in self.launcher.launch([run.overrides for run in runs], initial_job_idx=0):
-                job.return_value  # noqa: B018 - raises the exception of a failed job
+            for _ in range(MAX_LAUNCHES):
+                try:
+                    jobs = self.launcher.launch([run.overrides for run in runs], initial_job_idx=0)
+                except BrokenExecutor:
+                    raise_if_requested()
+                    finished = finished_run_ids(runs)
+                    runs = [run for run in runs if run.config.run_id not in finished]
+                    continue
+                for job in jobs:
+                    job.return_value  # noqa: B018 - raises the exception of a failed job
+                return
+        raise UserError(
+            f"cannot finish the sweep: worker processes died {MAX_LAUNCHES} times (killed or out "
+            f"of memory); {len(runs)} runs are left, rerun the same command to go on"
+        )

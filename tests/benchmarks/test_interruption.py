@@ -1,5 +1,6 @@
 """Real signals to real commands: a checkpoint is written and no process is left."""
 
+import json
 import os
 import re
 import signal
@@ -119,6 +120,19 @@ def test_processes_of_a_joblib_sweep_end_with_it(number: int, tmp_path: Path) ->
     assert process.returncode == (-9 if number == signal.SIGKILL else 143)
     assert len(below) >= 6  # two workers of joblib, each with two of its own
     assert_ended(below)
+
+
+def test_joblib_sweep_goes_on_after_the_death_of_a_worker(tmp_path: Path) -> None:
+    """The other run resumes, too, because joblib ends all of its workers."""
+    process = start_command("-m", *SHORT_ROUNDS, "seed=1,2", f"runs_dir={tmp_path}", *JOBLIB)
+    wait_until(lambda: len(list(tmp_path.glob("*/.lease.*"))) == 2, process)
+    lease = next(tmp_path.glob("*/.lease.*"))
+    wait_until(lambda: lease.stat().st_size > 0, process)
+    os.kill(json.loads(lease.read_text())["process"], signal.SIGKILL)
+    output, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
+    assert "2 done, 0 diverged, 0 failed, 0 skipped" in output
+    assert "Traceback" not in error
 
 
 def test_ignored_signal_stays_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
