@@ -15,6 +15,7 @@ Result = Mapping[str, Any]
 TITLES = {
     "reference": "Reference: LeNet-5, CIFAR-10, 10 clients with 500 images, 5 epochs in batches "
     "of 10, one evaluation; seconds per round",
+    "peers": "Reference in other frameworks; seconds per round",
     "one_process": "Reference on one process",
     "resnet18": "ResNet-18: two participations of three steps with 10 images",
     "evaluation": "Three evaluations of LeNet-5 on 10,000 images",
@@ -83,6 +84,7 @@ def save_figures(results: Mapping[str, Result], directory: Path) -> list[Path]:
     paths = []
     for suite, plot, name in (
         ("reference", ratio_figure, "speed.png"),
+        ("peers", ratio_figure, "peers.png"),
         ("growth", scaling_figure, "growth.png"),
     ):
         if suite in results:

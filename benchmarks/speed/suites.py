@@ -20,6 +20,7 @@ from benchmarks.speed.harness import (
     time_interleaved,
 )
 from benchmarks.speed.method_cost import time_fedcorr_stage1, time_methods
+from benchmarks.speed.peers import start_peers
 from benchmarks.speed.scaling import time_scaling
 
 BASELINE = "bare eager loop, flat vector, 2 processes"
@@ -39,6 +40,29 @@ def time_reference(repeats: int, log: Log) -> dict[str, Any]:
         "ours, processes, executor.compile=off": (*TWO_WORKERS, "executor.compile=off"),
     }
     return _time_rounds(baselines, runs, repeats, log)
+
+
+def time_peers(repeats: int, log: Log) -> dict[str, Any]:
+    """Rounds of the reference configuration in other frameworks, on two processes."""
+    with ExitStack() as stack:
+        peers = start_peers(stack, log)
+        baseline = _open_baseline(stack, (), None, {})
+        run = stack.enter_context(open_run(*TWO_WORKERS))
+        accuracies: dict[str, float] = {}
+
+        def run_peer(name: str, function: Callable[[], float]) -> None:
+            accuracies[name] = function()
+
+        candidates = {BASELINE: partial(run_peer, BASELINE, baseline.run_round)}
+        candidates["ours, processes (default)"] = partial(run_rounds, run, 1)
+        for name, peer in peers.items():
+            candidates[name] = partial(run_peer, name, peer.run_round)
+        results = time_interleaved(candidates, BASELINE, repeats, log)
+        accuracies["ours, processes (default)"] = run.curve[-1]["accuracy"]
+    for name, accuracy in accuracies.items():
+        results[name]["accuracy"] = accuracy
+        log(f"{name}: accuracy {100 * accuracy:.1f} % after {repeats + 1} rounds")
+    return results
 
 
 def time_one_process(repeats: int, log: Log) -> dict[str, Any]:
@@ -153,6 +177,7 @@ def _run_command(*arguments: str) -> None:
 
 SUITES: dict[str, Callable[[int, Log], dict[str, Any]]] = {
     "reference": time_reference,
+    "peers": time_peers,
     "one_process": time_one_process,
     "resnet18": time_resnet18,
     "evaluation": time_evaluation,

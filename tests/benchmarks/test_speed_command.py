@@ -11,7 +11,7 @@ import torch
 
 from benchmarks import data, models
 from benchmarks.speed import __main__ as command
-from benchmarks.speed import harness, suites
+from benchmarks.speed import harness, peers, suites
 from benchmarks.speed.baseline import BaselineFedAvg
 from benchmarks.speed.method_cost import count_forward_passes, time_calls
 from benchmarks.speed.scaling import linear_fit
@@ -190,7 +190,7 @@ def test_results_of_other_suites_are_kept(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("parts=warp", "invalid parts=warp: available: all, reference, one_process"),
+        ("parts=warp", "invalid parts=warp: available: all, reference, peers, one_process"),
         ("repeats=0", "invalid repeats='0': expected an integer of at least 1"),
         ("fast", "invalid argument 'fast': expected key=value; available: parts, repeats, out"),
     ],
@@ -201,6 +201,27 @@ def test_bad_input_is_one_line(
     assert command.main([argument]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: {message}") and error.count("\n") == 1
+
+
+def test_missing_peers_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peers, "find_spec", lambda package: None)
+    assert command.main(["parts=peers", f"out={tmp_path}"]) == 2
+    shown = capsys.readouterr()
+    assert shown.err == "error: missing packages of the peers: run pip install '.[peers]'\n"
+    assert "Flower, 2 processes is not installed" in shown.out
+
+
+def test_work_of_a_peer_is_one_epoch_of_a_client(digits: data.Dataset) -> None:
+    indices = [torch.arange(0, 25), torch.arange(25, 60)]
+    work = peers.ReferenceWork(digits, indices, lambda: torch.nn.Flatten())
+    epoch = list(work.batches(1))
+    assert [len(y) for _, y in epoch] == [10, 10, 10, 5]
+    labels = torch.cat([y for _, y in epoch])
+    expected = torch.from_numpy(digits.train_labels[25:60])
+    assert torch.equal(labels.bincount(), expected.bincount()) and not torch.equal(labels, expected)
+    assert [len(y) for _, y in work.test_batches(0, 7, size=4)] == [4, 3]
 
 
 def test_help_lists_all_suites(capsys: pytest.CaptureFixture[str]) -> None:
