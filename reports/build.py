@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.config.schema import SCALES
+from benchmarks.records.record import ACCURACIES
 from benchmarks.terminal import command
 from reports.frame.load import Runs, load_runs
 from reports.published.tables import load_settings, load_table, settings_names, table_names
@@ -14,8 +15,9 @@ from reports.tables.results import collect_results
 from reports.tables.settings import collect_settings, settings_csv, settings_table
 
 DEFAULTS = {"table": "all", "runs": "runs", "out": "reports/reproductions", "scale": "all"}
+DEFAULTS |= {"accuracy": "published"}
 USAGE = """
-python -m reports.build [table=NAME,...] [runs=DIR,...] [out=DIR] [scale=NAME]
+python -m reports.build [table=NAME,...] [runs=DIR,...] [out=DIR] [scale=NAME] [accuracy=NAME]
 
 Write comparison tables (reproduced vs. published) as Markdown, LaTeX and CSV:
   OUT/SCALE/TABLE.md, TABLE.csv, TABLE.tex (for \\input), TABLE_page.tex (a document of its own)
@@ -25,6 +27,8 @@ Write comparison tables (reproduced vs. published) as Markdown, LaTeX and CSV:
   out     output directory (default: reports/reproductions)
   scale   paper, laptop or smoke; all (default) takes the scales that have runs of the table,
           or paper if there are none
+  accuracy  reproduced accuracy: published (default, the one that the paper reports), selected,
+            last10, best (oracle) or final
 """
 
 
@@ -37,6 +41,9 @@ def build(options: dict[str, str]) -> int:
     available = (*table_names(), *settings_names())
     names = command.choose_names("table", options["table"], available)
     scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
+    choices = ("published", *ACCURACIES)
+    accuracy = command.require_choice("accuracy", options["accuracy"], choices)
+    accuracy = "" if accuracy == "published" else accuracy
     dirs = command.split_dirs(options["runs"])
     runs, out_dir = load_runs(dirs), Path(options["out"])
     warnings = list(runs.warnings)
@@ -46,17 +53,18 @@ def build(options: dict[str, str]) -> int:
         )
     for name in names:
         if name in table_names():
-            warnings += _write_results(name, runs, scale, out_dir)
+            warnings += _write_results(name, runs, scale, out_dir, accuracy)
         else:
             warnings += _write_settings(name, "paper" if scale == "all" else scale, out_dir)
     command.print_warnings(warnings)
     return 0
 
 
-def _write_results(name: str, runs: Runs, scale: str, out_dir: Path) -> list[str]:
+def _write_results(name: str, runs: Runs, scale: str, out_dir: Path, accuracy: str) -> list[str]:
     """Write one table at the scale, or at every scale with runs of it. Returns the warnings."""
     table = load_table(name)
-    found = [collect_results(table, runs, each) for each in (SCALES if scale == "all" else [scale])]
+    scales = SCALES if scale == "all" else [scale]
+    found = [collect_results(table, runs, each, accuracy) for each in scales]
     for results in [results for results in found if results.cells] or found[:1]:
         scale_dir = out_dir / results.scale
         _write_files(comparison_table(results), comparison_csv(results), scale_dir)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.records.record import ACCURACIES
+from benchmarks.records.record import ACCURACIES, TESTED
 from benchmarks.records.references import REFERENCE_METHOD
 from benchmarks.terminal import command
 from methods.core.errors import UserError
@@ -59,7 +59,6 @@ BOLD_RULE = (
     "bold: better than every other row of the column; largest p of the paired sign-flip tests at"
     f" most {SIGNIFICANCE_LEVEL:g} after Holm's correction for the columns; never for one seed"
 )
-TESTED = "evaluated models on the test split"
 REPAIR_RULE = (
     "damage repaired: (method - FedAvg) / (FedAvg on clean labels - FedAvg) in percent, by seed and"
     f" scenario; 95 % bootstrap of the seeds; {DASH} if the damage is not above 0"

@@ -153,12 +153,7 @@ class RunConfig:
             },
             **{name: to_plain_data(getattr(self, name)) for name in HASHED_SECTIONS},
         }
-        # The ids of runs without these are older than the keys.
-        if not self.evaluate.validation:
-            del hashed["evaluate"]["validation"]
-        if self.labels != "given":
-            hashed["labels"] = self.labels
-        return hashed
+        return drop_defaults(hashed | {"labels": self.labels})
 
     @property
     def oracle_reason(self) -> str:
@@ -177,6 +172,15 @@ class RunConfig:
     def run_dir(self) -> Path:
         """Directory of the run's files."""
         return self.runs_dir / self.run_id
+
+
+def drop_defaults(config: dict[str, Any]) -> dict[str, Any]:
+    """Remove keys with their usual value that many run ids are older than."""
+    if not config["evaluate"].get("validation"):
+        config["evaluate"].pop("validation", None)
+    if config.get("labels") == "given":
+        del config["labels"]
+    return config
 
 
 def to_plain_data(value: Any) -> Any:

@@ -17,7 +17,8 @@ from methods.core.errors import UserError
 from methods.core.params import Fraction
 from methods.core.renames import rename_keys
 
-# Accuracies of a summary. All are accuracies of the evaluated models on the test split.
+# Accuracies of a summary, and what they are accuracies of.
+TESTED = "evaluated models on the test split"
 ACCURACIES = {
     "selected": "evaluation with the best accuracy on held-out samples with given labels",
     "last10": "mean of the last ten evaluations",

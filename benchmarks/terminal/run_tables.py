@@ -11,7 +11,7 @@ from benchmarks.config.sweep import PlannedRun
 from benchmarks.records.estimates import estimate, format_total, load_timed_records
 from benchmarks.records.files import LOG_FILE
 from benchmarks.records.lease import read_lease
-from benchmarks.records.record import FINAL_STATUSES, Record, read_record
+from benchmarks.records.record import FINAL_STATUSES, TESTED, Record, read_record
 from benchmarks.records.references import References, find_references
 from benchmarks.terminal.console import make_console
 from methods.core.errors import UserError
@@ -103,7 +103,7 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
     used = [i for i in range(len(columns)) if any(row[i] != "-" for row in rows)]
     configs = [config for _, config in runs]
     choices = protocol_caption((c.protocol, c.hyperparameters, c.method.name) for c in configs)
-    title = f"Accuracy of the evaluated models on the test split; {choices}"
+    title = f"Accuracy of the {TESTED}; {choices}"
     table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True)
     for i in used:
         is_number = i > len(keys)

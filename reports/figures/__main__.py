@@ -8,13 +8,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.config.schema import SCALES
+from benchmarks.records.record import ACCURACIES
 from benchmarks.terminal import command
 from methods.core.errors import UserError
 from reports.figures import accuracy, detection, over_settings, scenarios, style
 from reports.frame.load import load_runs
 from reports.frame.pivot import select
 
-FIGURES: dict[str, Callable[[pd.DataFrame, list[str]], Figure]] = {
+FIGURES: dict[str, Callable[..., Figure]] = {
     "fedcorr_figure2": scenarios.partitions,
     "fedcorr_figure3": detection.lid_scores,
     "fedcorr_figure4": accuracy.combined,
@@ -32,9 +33,12 @@ FIGURES: dict[str, Callable[[pd.DataFrame, list[str]], Figure]] = {
     "critical_difference": over_settings.critical_difference,
     "performance_profile": over_settings.performance_profile,
 }
+OVER_SETTINGS = ("critical_difference", "performance_profile")  # of any accuracy
 DEFAULTS = {"figure": "all", "runs": "runs", "out": "reports/reproductions", "scale": "all"}
+DEFAULTS |= {"accuracy": "last10"}
 USAGE = """
-python -m reports.figures [figure=NAME,...] [runs=DIR,...] [out=DIR] [scale=NAME] [KEY=VALUE,...]
+python -m reports.figures [figure=NAME,...] [runs=DIR,...] [out=DIR] [scale=NAME] [accuracy=NAME]
+                          [KEY=VALUE,...]
 
 Plot the figures of the papers from run records, as OUT/SCALE/FIGURE.png and .pdf. A figure of one
 run shows the run whose setting is most similar to the paper's; its title states the setting.
@@ -46,6 +50,7 @@ run shows the run whose setting is most similar to the paper's; its title states
   runs      directories with run records, separated by commas (default runs)
   out       output directory (default reports/reproductions)
   scale     paper, laptop, smoke or all (default all: every scale that has runs)
+  accuracy  of the figures over settings: selected, last10 (default), best (oracle) or final
   KEY=VALUE use only runs with this value, such as noise.rho=0.6 or method.name=fedcorr,fedavg
 """
 
@@ -58,6 +63,7 @@ def plot_all(options: command.Options) -> int:
     """Plot the requested figures at every requested scale. Print files, warnings and notes."""
     names = command.choose_names("figure", options["figure"], list(FIGURES))
     scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
+    accuracy = command.require_choice("accuracy", options["accuracy"], tuple(ACCURACIES))
     directories = command.split_dirs(options["runs"])
     runs = load_runs(directories)
     command.print_warnings(runs.warnings)
@@ -68,16 +74,17 @@ def plot_all(options: command.Options) -> int:
     for each in scales if scale == "all" else [scale]:
         for name in names:
             out = Path(options["out"]) / each
-            command.print_warnings(_plot(name, frame[frame["scale"] == each], out))
+            selected = {"accuracy": accuracy} if name in OVER_SETTINGS else {}
+            command.print_warnings(_plot(name, frame[frame["scale"] == each], out, **selected))
     return 0
 
 
-def _plot(name: str, frame: pd.DataFrame, out: Path) -> list[str]:
+def _plot(name: str, frame: pd.DataFrame, out: Path, **options: str) -> list[str]:
     """Plot one figure at one scale. Returns notes, or the reason why it was skipped."""
     notes: list[str] = []
     try:
         with style.context():
-            style.save(FIGURES[name](frame, notes), out, name)
+            style.save(FIGURES[name](frame, notes, **options), out, name)
         print(f"{name} {out.name} -> {out}/{name}.png, .pdf")
     except UserError as error:
         notes.append(str(error))

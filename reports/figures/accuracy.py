@@ -17,7 +17,7 @@ from reports.frame.load import Row, rows_of
 
 COMMUNICATION = "communication (client participations)"
 ACCURACY = "test accuracy, %"
-BEST_ACCURACY = f"best {ACCURACY}"
+BEST_ACCURACY = f"best (oracle) {ACCURACY}"
 MAX_PANELS = 6
 MAX_LINES = 8  # in a panel
 # Noise parameters, which may differ within a figure.

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.records.record import ACCURACIES
 from methods.core.errors import UserError
 from reports.figures import select, style
-from reports.figures.accuracy import BEST_ACCURACY, MAX_LINES
+from reports.figures.accuracy import ACCURACY, MAX_LINES
 from reports.figures.extract import Ranks, common_settings, rank_methods
 from reports.frame import statistics
 from reports.frame.load import rows_of
@@ -16,25 +17,25 @@ from reports.frame.load import rows_of
 TOO_FEW = "skipped: needs two methods with two settings in common and different results"
 
 
-def critical_difference(frame: pd.DataFrame, notes: list[str]) -> Figure:
-    """Average ranks by best accuracy. Bars join methods without significant difference.
+def critical_difference(frame: pd.DataFrame, notes: list[str], accuracy: str = "last10") -> Figure:
+    """Average ranks by an accuracy. Bars join methods without significant difference.
 
     Demsar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 7, 2006.
     """
-    found = rank_methods(best_by_setting(frame, notes))
+    found = rank_methods(by_setting(frame, notes, accuracy))
     if found is None or found.ranking.critical_difference is None:
         raise UserError(TOO_FEW)
     _note_dropped(found.dropped, notes)
-    return _plot_ranks(found)
+    return _plot_ranks(found, accuracy)
 
 
-def performance_profile(frame: pd.DataFrame, notes: list[str]) -> Figure:
+def performance_profile(frame: pd.DataFrame, notes: list[str], accuracy: str = "last10") -> Figure:
     """Percentage of runs above each accuracy, with 95 % bootstrap bands for several seeds.
 
     Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice,
     NeurIPS 2021, section 4.2.
     """
-    methods, settings, dropped = common_settings(best_by_setting(frame, notes))
+    methods, settings, dropped = common_settings(by_setting(frame, notes, accuracy))
     if not settings:
         raise UserError(TOO_FEW)
     _note_dropped(dropped, notes)
@@ -66,25 +67,29 @@ def performance_profile(frame: pd.DataFrame, notes: list[str]) -> Figure:
             axis.fill_between(
                 thresholds, *band, step="post", color=look["color"], alpha=0.15, linewidth=0
             )
-    axis.set(xlabel=f"threshold: {BEST_ACCURACY}", ylabel="runs above the threshold, %")
+    axis.set(
+        xlabel=f"threshold: {ACCURACY}, {ACCURACIES[accuracy]}",
+        ylabel="runs above the threshold, %",
+    )
     axis.set_title(f"{len(settings)} settings; bands: 95 % bootstrap intervals of several seeds")
     style.add_legend_below(figure, [axis])
     return figure
 
 
-def best_by_setting(
-    frame: pd.DataFrame, notes: list[str]
+def by_setting(
+    frame: pd.DataFrame, notes: list[str], accuracy: str
 ) -> dict[select.Setting, dict[str, list[float]]]:
-    """Best accuracies in percent by setting and method, a number per seed."""
+    """Accuracies in percent by setting and method, a number per seed."""
     results: dict[select.Setting, dict[str, list[float]]] = {}
-    for setting, group in select.by_setting(rows_of(frame)).items():
+    known = [row for row in rows_of(frame) if f"summary.{accuracy}" in row]
+    for setting, group in select.by_setting(known).items():
         for name in sorted({row["method.name"] for row in group}):
             rows = [row for row in group if row["method.name"] == name]
             kept = select.most_frequent_variant(rows)
             if len(kept) < len(rows):
                 where = select.caption(rows[0], "dataset", "partition", "noise")
                 notes.append(f"{name} in {where}: only the variant with most runs is shown")
-            accuracies = [100 * float(row["summary.best"]) for row in kept]
+            accuracies = [100 * float(row[f"summary.{accuracy}"]) for row in kept]
             results.setdefault(setting, {})[name] = accuracies
     return results
 
@@ -94,7 +99,7 @@ def _note_dropped(dropped: Sequence[str], notes: list[str]) -> None:
         notes.append(f"too few settings in common with the others: {', '.join(dropped)}")
 
 
-def _plot_ranks(found: Ranks) -> Figure:
+def _plot_ranks(found: Ranks, accuracy: str) -> Figure:
     """Plot the ranks on a line, the best on the left, with labels below on both sides."""
     count, difference = len(found.methods), found.ranking.critical_difference or 0.0
     half = (count + 1) // 2
@@ -120,10 +125,9 @@ def _plot_ranks(found: Ranks) -> Figure:
         axis.plot(ends, [-0.3 - 0.3 * index] * 2, color=style.RED, linewidth=3)
     axis.plot([1, 1 + difference], [1.2, 1.2], color=style.BLACK, marker="|")
     friedman = f"Friedman p = {found.ranking.p:.2g} over {found.ranking.num_settings} settings"
-    title = (
-        f"critical difference at {statistics.SIGNIFICANCE_LEVEL:g}: {difference:.2f}; {friedman}"
-    )
+    title = f"critical difference at {statistics.SIGNIFICANCE_LEVEL:g}: {difference:.2f}"
+    title += f"; {friedman}\n{ACCURACY}: {ACCURACIES[accuracy]}"
     axis.text(1, 1.4, title, ha="left", va="bottom")
-    axis.set(xlim=(1 - 0.45 * width, 1 + 1.45 * width), ylim=(first_label - 0.5 * half, 2.0))
+    axis.set(xlim=(1 - 0.45 * width, 1 + 1.45 * width), ylim=(first_label - 0.5 * half, 2.6))
     axis.axis("off")
     return figure

@@ -12,7 +12,7 @@ from reports.frame.pivot import format_value
 Setting = tuple[tuple[str, str], ...]
 # Sections that all methods of a comparison share.
 SETTING_SECTIONS = ("dataset", "model", "partition", "noise", "federation", "budget")
-VARIANT_SECTIONS = ("method", "train")
+VARIANT_SECTIONS = ("method", "train", "labels")
 # The setting of the figures in the FedCorr paper.
 PAPER_SETTING = {
     "dataset.name": "cifar10", "partition.name": "iid", "noise.name": "rho_tau",
@@ -104,7 +104,7 @@ def variants(rows: Sequence[Row]) -> list[str]:
         usual = _majority_values([dict(variant) for variant in known])
         own = settings(row, VARIANT_SECTIONS)
         differing = [
-            f"{key.partition('.')[2]}={value}" for key, value in own if usual.get(key) != value
+            f"{key.rpartition('.')[2]}={value}" for key, value in own if usual.get(key) != value
         ]
         labels.append(" ".join([name, *differing]))
     return labels

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.config.schema import SCALES
 from benchmarks.records.files import CURVE_FILE, SCENARIO_FILE
 from benchmarks.records.readers import read_curve, read_scenario
-from benchmarks.records.record import read_record
+from benchmarks.records.record import ACCURACIES, TESTED, read_record
 from methods.core.errors import UserError
 from reports.figures import style
 from reports.frame.load import Row, Runs, load_runs, rows_of
@@ -46,7 +46,8 @@ def build_page_data(directories: Sequence[str]) -> PageData:
     """Collect all runs below the directories, and warnings about excluded ones."""
     runs = load_runs(directories)
     unfinished, warnings = unfinished_rows(runs)
-    rows = [*rows_of(runs.done), *rows_of(runs.unsuccessful), *unfinished]
+    frames = (runs.done, runs.references, runs.unsuccessful)
+    rows = [*(row for frame in frames for row in rows_of(frame)), *unfinished]
     if not rows:
         warnings.append(f"no run below {', '.join(directories)}: the page is empty")
     points = MAX_POINTS // max(len(rows), 1)
@@ -62,6 +63,8 @@ def build_page_data(directories: Sequence[str]) -> PageData:
             ]
     data = {
         "baseline": leaderboard.BASELINE,
+        "tested": TESTED,
+        "accuracies": ACCURACIES,
         "settings": settings,
         "scenarios": [json.loads(text) for text in scenarios],
         "tables": _published_tables(runs, warnings),
@@ -73,7 +76,7 @@ def build_page_data(directories: Sequence[str]) -> PageData:
 
 def _run_data(row: Row) -> dict[str, Any]:
     """Results, cost and times of one run."""
-    summary = (*leaderboard.ACCURACIES, "best_round")
+    summary = (*ACCURACIES, "best_round")
     return {
         "id": row["run_id"],
         "seed": row["seed"],

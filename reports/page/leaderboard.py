@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.records.record import ACCURACIES
 from reports.figures import select
 from reports.figures.select import SETTING_SECTIONS, VARIANT_SECTIONS, Setting, settings
 from reports.frame.load import Row
 from reports.frame.statistics import (
     BySeed,
     corrected_tests,
+    damage_repaired,
     describe_test,
     mean,
     pair,
@@ -21,7 +23,6 @@ from reports.page.rerun import rerun, to_override_value
 from reports.tables.rendering import with_greek_letters
 
 BASELINE = "fedavg"
-ACCURACIES = ("best", "last10", "final")
 # Columns besides accuracies: name on the page, column of the frame, factor.
 METRICS = (
     ("forgetting", "summary.forgetting", 100),
@@ -82,12 +83,14 @@ def describe_settings(groups: Mapping[Setting, Variants]) -> list[dict[str, Any]
 def leaderboard_entries(setting: Setting, members: Variants) -> list[dict[str, Any]]:
     """One entry per variant of a setting."""
     labels = select.variants([rows[0] for rows in members.values()])
-    differences = compare_with_baseline(members)
-    bold = {name: _supported_best(members, name) for name in ACCURACIES}
+    rivals = {variant: rows for variant, rows in members.items() if not is_reference(variant)}
+    differences = compare_with_baseline(rivals)
+    bold = {name: _supported_best(rivals, name) for name in ACCURACIES}
     return [
         {"id": stable_id(setting, variant), "label": label}
         | leaderboard_entry(members[variant])
-        | {"versus": differences.get(variant)}
+        | {"versus": differences.get(variant), "reference": is_reference(variant)}
+        | {"repaired": _repaired(members[variant])}
         | {"bold": [name for name in ACCURACIES if variant in bold[name]]}
         for label, variant in zip(labels, members, strict=True)
     ]
@@ -108,7 +111,7 @@ def leaderboard_entry(rows: Sequence[Row]) -> dict[str, Any]:
         "defaults": {key: to_override_value(value) for key, value in command.defaults.items()},
     }
     for name in ACCURACIES:
-        entry[name] = mean_std_count([100 * row[f"summary.{name}"] for row in done])
+        entry[name] = mean_std_count([*_by_seed(done, name).values()])
     for name, column, factor in METRICS:
         entry[name] = _mean([row.get(column) for row in done], factor)
     traffic = [(row.get("cost.bytes_down"), row.get("cost.bytes_up")) for row in done]
@@ -164,6 +167,22 @@ def _supported_best(members: Variants, name: str) -> set[Setting]:
     return supported_best([{variant: values for variant, values in results.items() if values}])
 
 
+def is_reference(variant: Setting) -> bool:
+    """True for runs on clean labels."""
+    return ("labels", "clean") in variant
+
+
+def _repaired(rows: Sequence[Row]) -> dict[str, Any] | None:
+    """Damage repaired by `last10` in percent, over the seeds with reference runs."""
+    keys = ("summary.last10", "reference.given.last10", "reference.clean.last10")
+    runs = [[row[key] for key in keys] for row in rows if all(key in row for key in keys)]
+    found = damage_repaired([runs])
+    if found is None:
+        return None
+    ends = found.interval and [round(100 * end, 2) for end in found.interval]
+    return {"share": round(100 * found.share, 2), "interval": ends}
+
+
 def _mean(values: Sequence[float | None], factor: float = 1, digits: int = 4) -> float | None:
     known = [factor * value for value in values if value is not None]
     return round(mean(known), digits) if known else None
@@ -178,7 +197,7 @@ def _by_seed(rows: Sequence[Row], name: str = "best") -> BySeed:
     return {
         (row["seed"], str(row["scenario.hash"])): 100 * row[f"summary.{name}"]
         for row in rows
-        if row["status"] == "done"
+        if row["status"] == "done" and f"summary.{name}" in row
     }
 
 

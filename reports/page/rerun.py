@@ -47,6 +47,7 @@ def rerun(config: Mapping[str, Any], scale: str) -> Rerun:
         groups = [*dict.fromkeys([*groups, model])]
     found = differences(own, default, lambda key: key in own and not key.endswith(".name"))
     values = [f"{key}={to_override_value(value)}" for key, (value, _) in found.items()]
+    values += [f"labels={config['labels']}"] if "labels" in config else []
     command = ["python", "-m", "benchmarks.run", *groups, f"scale={scale}", *values]
     changed |= {key: preset for key, (_, preset) in found.items()}
     return Rerun(shlex.join(command), changed if default else {})

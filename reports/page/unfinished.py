@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.config.schema import COMPONENTS, HASHED_SECTIONS
+from benchmarks.config.schema import COMPONENTS, HASHED_SECTIONS, drop_defaults
 from benchmarks.records.files import CONFIG_FILE
 from benchmarks.records.lease import read_lease
 from reports.frame.load import REQUIRED_KEYS, Row, Runs, flatten, unfinished_warning
@@ -13,7 +13,8 @@ from reports.frame.load import REQUIRED_KEYS, Row, Runs, flatten, unfinished_war
 
 def unfinished_rows(runs: Runs) -> tuple[list[Row], list[str]]:
     """Rows of the unfinished runs, and the warnings about all other runs."""
-    finished = {*runs.done["run_id"], *runs.unsuccessful["run_id"]}
+    frames = (runs.done, runs.unsuccessful, runs.references)
+    finished = {run_id for frame in frames for run_id in frame["run_id"]}
     rows: dict[str, Row] = {}
     for run_dir in runs.unfinished_dirs:
         row = _row(run_dir)
@@ -34,6 +35,8 @@ def _row(run_dir: Path) -> Row | None:
     try:
         raw = yaml.safe_load((run_dir / CONFIG_FILE).read_text(encoding="utf-8"))
         config: dict[str, Any] = {key: raw[key] for key in ("seed", "scale", *HASHED_SECTIONS)}
+        names = ("protocol", "hyperparameters", "labels")
+        config = drop_defaults(config | {key: raw[key] for key in names if key in raw})
         for group in COMPONENTS:
             config[group] = {"name": raw[group]["name"], **raw[group]["params"]}
         status = "stopped" if is_stale(run_dir) else "running"

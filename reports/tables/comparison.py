@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from itertools import product
 from typing import TypeVar
 
+from benchmarks.records.record import ACCURACIES, TESTED
 from reports.frame.statistics import SIGNIFICANCE_LEVEL, supported_best
 from reports.published.tables import Cell, PublishedTable
 from reports.tables.matching import CellKey
@@ -79,7 +80,7 @@ def comparison_csv(results: Results) -> str:
                 "row": cell.row,
                 "column": cell.column,
                 "method": cell.method,
-                "metric": table.metric,
+                "metric": results.metric,
                 "reproduced": _round6(found.value),
                 "reproduced_std": _round6(found.std),
                 "seeds": " ".join(map(str, found.values)),
@@ -105,9 +106,11 @@ def _general_notes(results: Results, shared: list[str], of_paper: list[str]) -> 
         )
     else:
         notes.add(
-            "Reproduced: mean ± sample standard deviation (seeds)."
-            " Difference: reproduced minus published."
+            f"Reproduced: {TESTED}, {ACCURACIES[results.metric]}; mean ± sample standard deviation"
+            " (seeds). Difference: reproduced minus published."
         )
+        if results.metric != table.metric:
+            notes.add(f"Published: {ACCURACIES[table.metric]}.")
     reasons = dict.fromkeys(cell.note for cell in table.cells if cell.value is None)
     dashes = f" A dash in the paper is shown as its reason: {' or '.join(reasons)}."
     notes.add(

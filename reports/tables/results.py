@@ -1,7 +1,7 @@
 """Reproduced values of a published table, with differences from the paper's configuration."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from benchmarks.records.files import CURVE_FILE, RECORD_FILE
@@ -51,16 +51,29 @@ class Results:
     scale: str
     cells: Mapping[CellKey, ReproducedCell]  # only cells with a run
     warnings: tuple[str, ...]
+    accuracy: str = ""  # of the reproduced cells, if it is not that of the published table
+
+    @property
+    def metric(self) -> str:
+        """Metric of the reproduced cells."""
+        return self.accuracy or self.table.metric
 
     def cell(self, key: CellKey) -> ReproducedCell:
         """A reproduced cell; without values if it has no run."""
         return self.cells.get(key, ReproducedCell({}, 0, self.table.statistic, ()))
 
 
-def collect_results(table: PublishedTable, runs: Runs, scale: str) -> Results:
-    """Reproduced values of a published table, from runs of one scale only."""
+def collect_results(table: PublishedTable, runs: Runs, scale: str, accuracy: str = "") -> Results:
+    """Reproduced values of a published table, from runs of one scale only.
+
+    Tables of accuracies have the one that the paper reports, or `accuracy`.
+    """
     matches, warnings = match(table, runs, scale)
-    cells = {key: _reproduced_cell(table, found, warnings) for key, found in matches.items()}
+    results = Results(table, scale, {}, (), "" if table.target is not None else accuracy)
+    cells = {
+        key: _reproduced_cell(table, results.metric, found, warnings)
+        for key, found in matches.items()
+    }
     if table.average is not None:
         for row in table.rows:
             inner = [cells.get((row.label, column.label)) for column in table.columns]
@@ -68,7 +81,7 @@ def collect_results(table: PublishedTable, runs: Runs, scale: str) -> Results:
             average = _average(present, table.statistic) if len(present) == len(inner) else None
             if average is not None:
                 cells[row.label, table.average] = average
-    return Results(table, scale, cells, tuple(warnings))
+    return replace(results, cells=cells, warnings=tuple(warnings))
 
 
 def cost_to_reach(run: Row, target: float) -> float | None:
@@ -106,13 +119,17 @@ def difference_notes(found: Match) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _reproduced_cell(table: PublishedTable, found: Match, warnings: list[str]) -> ReproducedCell:
+def _reproduced_cell(
+    table: PublishedTable, metric: str, found: Match, warnings: list[str]
+) -> ReproducedCell:
     values: dict[int, float] = {}
     num_runs = 0
     for run in found.done:
         try:
             if table.target is None:
-                value: float | None = 100 * float(run[f"summary.{table.metric}"])
+                if f"summary.{metric}" not in run:
+                    continue
+                value: float | None = 100 * float(run[f"summary.{metric}"])
             else:
                 value = cost_to_reach(run, table.target)
         except UserError as error:

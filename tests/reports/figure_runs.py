@@ -26,6 +26,7 @@ def write_run(
     shutil.copytree(FEDCORR, run_dir)
     record = json.loads((FEDCORR / "record.json").read_text())
     record["run_id"], record["summary"]["best"] = run_dir.name, best
+    record["summary"]["last10"] = best - 0.05
     record["config"] |= {"method": {"name": method}, "seed": seed}
     for key, value in keys.items():
         section, name = key.split(".")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from fake_runs import make_unfinished, set_status, write_sweep
 
 from benchmarks.records.readers import read_scenario
@@ -166,6 +167,43 @@ def test_records_with_and_without_a_value_are_shown_together(tmp_path, frozen_co
     (entry,) = entries_of(data).values()
     assert [run["scenario"]["convention"] is None for run in entry["runs"]] == [True, False]
     json.dumps(data, allow_nan=False)
+
+
+def test_references_are_shown_and_do_not_compete(tmp_path, frozen_conf):
+    """Eight seeds are enough for bold: FedProx is better than FedAvg, but not than clean labels."""
+    runs, seeds = tmp_path / "runs", range(1, 9)
+    write_sweep(runs, rhos=[0.4], methods=["fedavg", "fedprox"], seeds=seeds)
+    for run_dir in write_sweep(tmp_path / "clean", rhos=[0.4], methods=["fedavg"], seeds=seeds):
+        record = json.loads((run_dir / "record.json").read_text())
+        record["config"]["labels"] = "clean"
+        record["run_id"] = f"clean-{record['run_id']}"
+        record["summary"] = {"best": 0.9, "last10": 0.9, "final": 0.9}
+        (run_dir / "record.json").write_text(json.dumps(record))
+    data = collect.build_page_data([str(runs), str(tmp_path / "clean")]).data
+    entries = {label: entry for (_, label), entry in entries_of(data).items()}
+    assert set(entries) == {"fedavg", "fedprox", "fedavg labels=clean"}
+    reference = entries["fedavg labels=clean"]
+    assert reference["reference"] and reference["versus"] is None and reference["bold"] == []
+    assert reference["repaired"] is None and "labels=clean" in reference["command"]
+    assert not entries["fedprox"]["reference"] and "best" in entries["fedprox"]["bold"]
+    fedavg, fedprox = (entries[name]["last10"]["mean"] for name in ("fedavg", "fedprox"))
+    repaired = entries["fedprox"]["repaired"]
+    assert repaired["share"] == pytest.approx(100 * (fedprox - fedavg) / (90 - fedavg), abs=0.01)
+    low, high = repaired["interval"]
+    assert low < repaired["share"] < high
+    assert entries["fedavg"]["repaired"] == {"share": 0, "interval": [0, 0]}
+
+
+def test_unfinished_runs_are_in_the_setting_of_finished_ones(tmp_path, frozen_conf):
+    """config.yaml has keys at their defaults that records leave out."""
+    _, second = write_sweep(tmp_path, rhos=[0.4], methods=["fedavg"], seeds=[1, 2])
+    make_unfinished(second)
+    config = yaml.safe_load((second / "config.yaml").read_text())
+    config["evaluate"]["validation"], config["labels"] = 0.0, "given"
+    (second / "config.yaml").write_text(yaml.safe_dump(config))
+    data = collect.build_page_data([str(tmp_path)]).data
+    ((_, entry),) = entries_of(data).items()
+    assert entry["status"] == {"done": 1, "running": 1}
 
 
 def test_command_gives_the_same_run_id():

@@ -37,8 +37,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs
 
 
-def plot(name: str, runs: Path) -> Figure:
-    return FIGURES[name](load_runs([runs]).done, [])
+def plot(name: str, runs: Path, **options: str) -> Figure:
+    return FIGURES[name](load_runs([runs]).done, [], **options)
 
 
 def lines(axis: Axes) -> dict[str, Any]:
@@ -155,18 +155,23 @@ def test_learning_curves(runs):
 
 def test_critical_difference(runs):
     """Ranks by best accuracy: fedcorr 1.5 (tie) and 1; fedavg 4 and 3 (tie of three)."""
-    (axis,) = plot("critical_difference", runs).axes
-    assert {"fedcorr  1.25 ", "fedcnml  2.25 ", " 3.00  feddyn", " 3.50  fedavg"} <= texts(axis)
+    for accuracy, meaning in (("best", "(oracle)"), ("last10", "last ten evaluations")):
+        (axis,) = plot("critical_difference", runs, accuracy=accuracy).axes
+        shown = texts(axis)
+        assert {"fedcorr  1.25 ", "fedcnml  2.25 ", " 3.00  feddyn", " 3.50  fedavg"} <= shown
+        assert [text for text in shown if meaning in text]
 
 
 def test_performance_profile(runs):
     """Best accuracies of fedavg are 20 in one setting, 40 and 60 in the other: steps of 1/3."""
-    (axis,) = plot("performance_profile", runs).axes
+    (axis,) = plot("performance_profile", runs, accuracy="best").axes
     label = next(label for label in lines(axis) if label.startswith("fedavg"))
     x, y = lines(axis)[label]
     steps = [y[0], *(y[x.index(pytest.approx(value))] for value in (20, 40, 60))]
     assert steps == pytest.approx([100, 200 / 3, 100 / 3, 0])
     assert label == "fedavg (interquartile mean 40.0)"
+    (axis,) = plot("performance_profile", runs).axes
+    assert "fedavg (interquartile mean 35.0)" in lines(axis), "last10 is 5 points lower"
 
 
 def test_command_writes_all_figures(runs, tmp_path, capsys):

@@ -32,7 +32,7 @@ const TIME_LABELS = {
   executor: "executor",
   workers: "workers",
 };
-const RUN_COLUMNS = ["", "best, %", "best round", "last 10, %", "final, %", "status", "run"];
+const RUN_COLUMNS = ["", "best (oracle), %", "best round", "selected, %", "last 10, %", "final, %", "status", "run"];
 const PARTICIPATIONS = "client participations";
 
 function section(title, ...children) {
@@ -81,6 +81,7 @@ function runsSection(entry, selected) {
   const parts = [scrollTable(el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))];
   if (selected.reason) parts.push(el("p", { class: "problem" }, `${selected.status}: ${selected.reason}`));
   if (entry.oracle) parts.push(el("p", { class: "problem" }, `Oracle: ${entry.oracle}.`));
+  if (entry.reference) parts.push(el("p", { class: "hint" }, "Reference: trained on the clean labels of the scenario."));
   if (entry.versus) {
     const { mean, n, verdict } = entry.versus;
     const text = `Best accuracy minus FedAvg's: ${formatSigned(mean)} (${n} paired); ${verdict}.`;
@@ -93,8 +94,8 @@ function runRow(run, isSelected, isSelectable) {
   const select = () => setState({ run: run.id });
   const attributes = { type: "radio", name: "run", checked: isSelected, "aria-label": `seed ${run.seed}` };
   const button = isSelectable ? el("input", { ...attributes, onchange: select }) : "";
-  const values = [formatPercent(run.best), formatCount(run.best_round), formatPercent(run.last10),
-    formatPercent(run.final), run.status];
+  const values = [formatPercent(run.best), formatCount(run.best_round), formatPercent(run.selected),
+    formatPercent(run.last10), formatPercent(run.final), run.status];
   return el("tr", { "aria-selected": isSelected ? "true" : null, onclick: select },
     el("th", { scope: "row" }, button, ` seed ${run.seed}`),
     values.map((value) => el("td", {}, value)), el("td", { class: "small" }, run.id));

@@ -8,10 +8,13 @@ const FILTERS = [
   { key: "scale", name: "Scale", of: (setting) => setting.scale },
 ];
 const FILTER_KEYS = [...FILTERS.map(({ key }) => key), "method"];
+const ACCURACY_GROUP = "Accuracy on the test split, %";
+const OPTIONAL_COLUMNS = ["selected", "repaired"]; // left out if no entry has a value
 const STATUSES = ["done", "running", "stopped", "diverged", "failed"];
 
-function accuracyColumn(key, name, title) {
-  return { key, name, title, group: "Accuracy, %", value: (entry) => entry[key]?.mean,
+function accuracyColumn(key, name) {
+  const title = `Accuracy of the ${DATA.tested}: ${DATA.accuracies[key]}`;
+  return { key, name, title, group: ACCURACY_GROUP, value: (entry) => entry[key]?.mean,
     show: (entry) => accuracyCell(entry[key], entry.bold.includes(key)) };
 }
 
@@ -28,13 +31,16 @@ function costColumn(key, name, title) {
 // `value` is sorted by, `show` gives the content of the table cell; `ascending` is the first direction of sorting.
 const COLUMNS = [
   { key: "label", name: "Method", value: (entry) => entry.label, ascending: true },
-  accuracyColumn("best", "Best", "Highest test accuracy of a run"),
-  accuracyColumn("last10", "Last 10", "Mean of the last ten evaluations of a run"),
-  accuracyColumn("final", "Final", "Last evaluation of a run"),
-  { key: "forgetting", name: "Forgetting", group: "Accuracy, %", value: (entry) => entry.forgetting, ascending: true,
+  accuracyColumn("best", "Best (oracle)"),
+  accuracyColumn("selected", "Selected"),
+  accuracyColumn("last10", "Last 10"),
+  accuracyColumn("final", "Final"),
+  { key: "forgetting", name: "Forgetting", group: ACCURACY_GROUP, value: (entry) => entry.forgetting, ascending: true,
     show: (entry) => formatDecimal(entry.forgetting, 1), title: "Best minus last 10" },
-  { key: "versus", name: "vs. FedAvg", group: "Accuracy, %", value: (entry) => entry.versus?.mean, show: versusCell,
+  { key: "versus", name: "vs. FedAvg", group: ACCURACY_GROUP, value: (entry) => entry.versus?.mean, show: versusCell,
     title: "Best accuracy minus FedAvg's, paired by seed and scenario" },
+  { key: "repaired", name: "Damage repaired, %", group: ACCURACY_GROUP, value: (entry) => entry.repaired?.share,
+    show: repairedCell, title: "Last 10: (method − FedAvg) / (FedAvg on clean labels − FedAvg), and 95 % interval" },
   detectionColumn("clients_f1", "Clients F1", "F1 of detected noisy clients"),
   detectionColumn("samples_f1", "Samples F1", "F1 of detected mislabeled samples"),
   { key: "labels_after", name: "Given → corrected", group: "Label accuracy, %", value: (entry) => entry.labels_after,
@@ -44,7 +50,7 @@ const COLUMNS = [
   costColumn("seconds", "Seconds", "Training time without evaluation"),
   { key: "status", name: "Status", group: "", value: (entry) => -(entry.status.done ?? 0), show: statusCell,
     ascending: true },
-];
+].filter(({ key }) => !OPTIONAL_COLUMNS.includes(key) || [...ENTRIES.values()].some((entry) => entry[key]));
 
 /** Bold: significantly better than all other methods of the setting, by paired sign-flip tests. */
 function accuracyCell(result, isBold) {
@@ -55,12 +61,20 @@ function accuracyCell(result, isBold) {
 }
 
 function versusCell(entry) {
+  if (entry.reference) return DASH;
   if (entry.method === DATA.baseline) return el("span", { class: "small" }, "baseline");
   const { mean = null, n, verdict } = entry.versus ?? {};
   if (mean === null) return el("span", { title: verdict }, DASH);
   const direction = mean > 0 ? "higher" : mean < 0 ? "lower" : "";
   const count = el("span", { class: "small" }, ` (${n})`);
   return el("span", { class: direction, title: verdict }, formatSigned(mean), count);
+}
+
+function repairedCell(entry) {
+  if (!entry.repaired) return DASH;
+  const { share, interval } = entry.repaired;
+  const ends = interval?.map((end) => formatDecimal(end, 1)).join(" to ");
+  return [formatDecimal(share, 1), el("span", { class: "small" }, ends ? ` (${ends})` : "")];
 }
 
 function labelAccuracyCell(entry) {
@@ -114,6 +128,7 @@ function renderLeaderboard() {
   const column = COLUMNS.find(({ key }) => key === state.sort) ?? COLUMNS[1];
   const sign = state.direction === "ascending" ? 1 : -1;
   const compare = (one, two) => {
+    if (one.reference !== two.reference) return one.reference - two.reference; // references are last
     const [a, b] = [column.value(one), column.value(two)];
     if (isMissing(a) || isMissing(b)) return isMissing(a) - isMissing(b); // missing values are last in both directions
     return sign * (typeof a === "string" ? a.localeCompare(b) : a - b) || one.label.localeCompare(two.label);
@@ -179,7 +194,8 @@ function tableRow(entry) {
   // Narrow screens show the status below the label: its column is far to the right.
   const badges = statusCell(entry).filter((node) => node.classList?.contains("status"));
   const oracle = entry.oracle ? el("sup", { title: `Oracle: ${entry.oracle}` }, "oracle") : "";
-  const label = el("span", {}, entry.label, oracle, el("span", { class: "narrow", "aria-hidden": "true" }, badges));
+  const reference = entry.reference ? el("sup", { title: "Trained on clean labels; no competitor" }, "reference") : "";
+  const label = el("span", {}, entry.label, oracle, reference, el("span", { class: "narrow", "aria-hidden": "true" }, badges));
   const name = el("span", { class: "method" }, legendSample(styleIndex(entry.label)), label);
   const cells = COLUMNS.slice(1).map(({ show }, index) => el("td", { class: groupStart(index + 1) }, show(entry)));
   const attributes = { class: "entry", tabindex: 0, "data-entry": entry.id, "aria-haspopup": "dialog" };
