@@ -134,7 +134,7 @@ def build_sections() -> list[Section]:
         "Runs": [
             wr.RunComparer(diff_only="split"),
             wr.ParallelCoordinatesPlot(title="settings and best accuracy", columns=columns),
-            bars("summary/best", "best accuracy"),
+            bars("summary/best", "best accuracy (oracle)"),
             bars("summary/last10", "mean accuracy of the last 10 evaluations"),
         ],
         "Noise detection": [

@@ -158,6 +158,8 @@ class RunConfig:
     @property
     def oracle_reason(self) -> str:
         """Which choice of the configuration used clean labels; empty if none did."""
+        if self.labels == "clean":
+            return "reference run on clean labels"
         is_oracle = self.hyperparameters == "tuned_oracle"
         return "hyperparameters are tuned on clean labels" if is_oracle else ""
 

@@ -45,13 +45,16 @@ def plan_runs(overrides: Sequence[str], composer: Composer) -> list[PlannedRun]:
 def add_references(runs: Sequence[PlannedRun], composer: Composer) -> list[PlannedRun]:
     """The runs, followed by the reference runs of those with `references=true`."""
     planned = {run.config.run_id: run for run in runs}
-    for overrides, config in runs:
-        own = ("method=", "method.", "labels=")
-        shared = [text for text in overrides if not text.startswith(own)]
-        for labels in ("given", "clean") if config.references else ():
-            run = [*shared, f"method={REFERENCE_METHOD}", f"labels={labels}"]
-            reference = composer.compose_run(run)
-            planned.setdefault(reference.run_id, PlannedRun(run, reference))
+    own = ("method=", "method.", "labels=")
+    shared = dict.fromkeys(
+        tuple(text for text in overrides if not text.startswith(own))
+        for overrides, config in runs
+        if config.references
+    )
+    for overrides, labels in product(shared, ("given", "clean")):
+        run = [*overrides, f"method={REFERENCE_METHOD}", f"labels={labels}"]
+        reference = composer.compose_run(run)
+        planned.setdefault(reference.run_id, PlannedRun(run, reference))
     return list(planned.values())
 
 

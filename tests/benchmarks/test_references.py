@@ -80,6 +80,8 @@ def test_single_run_with_references(tmp_path: Path, capsys: pytest.CaptureFixtur
     records = read_records(tmp_path)
     assert set(records) == {("median", "given"), ("fedavg", "given"), ("fedavg", "clean")}
     assert len({record.scenario.hash for record in records.values()}) == 1
+    marks = {labels: record.oracle for (_, labels), record in records.items()}
+    assert marks == {"given": "", "clean": "reference run on clean labels"}
     found = find_references(records.values())
     assert set(found) == {record.run_id for record in records.values() if not is_reference(record)}
     median = found[records["median", "given"].run_id]
