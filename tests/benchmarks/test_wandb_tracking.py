@@ -164,7 +164,7 @@ def check_run_entry(session: Path, record: dict[str, Any]) -> None:
     config = run["config"]["update"]
     assert {key: config[key] for key in record["config"]} == record["config"]
     assert (config["run_id"], config["experiment_name"]) == (record["run_id"], "mine")
-    assert config["executor"] == {"name": "processes", "workers": 2}
+    assert {"name": "processes", "workers": 2}.items() <= config["executor"].items()
 
 
 def check_summary(session: Path, record: dict[str, Any]) -> None:
