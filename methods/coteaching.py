@@ -18,7 +18,6 @@ from methods.toolkit.schedules import forget_rate, num_kept, rounds_from_fractio
 @parameters
 class CoteachingParams:
     forget_rate: ProperFraction = 0.2  # tau, final fraction dropped per batch
-    forget_rate_is_oracle: bool = False  # set true if forget_rate comes from the true noise rate
     ramp_fraction: Fraction = 0.1  # T_k, ramp of the rate from 0 to tau, of all rounds
 
 
@@ -32,7 +31,7 @@ class Coteaching(FedAvg):
     2. The rate ramps up over rounds instead of epochs, linearly (the paper's c = 1).
     3. The released code divides the mean loss by the number of selected samples. Here it does not.
     4. The released code drops a short last batch. Here it is kept; at least one sample is selected.
-    5. The paper sets tau to the true noise rate. `forget_rate_is_oracle` marks such runs.
+    5. The paper sets tau to the true noise rate. Cells that do are marked as oracle.
     6. The first model is evaluated. The second only selects samples for it.
     """
 
@@ -40,10 +39,6 @@ class Coteaching(FedAvg):
     params: CoteachingParams
     model_names = ("a", "b")
     client_state_doc = "mask of the samples that the first model selected last"
-
-    def oracle_reason(self) -> str:
-        reason = f"forget_rate={self.params.forget_rate} is the true noise rate"
-        return reason if self.params.forget_rate_is_oracle else ""
 
     def eval_models(self) -> Mapping[str, Tensor]:
         return {"a": self.state.models["a"]}

@@ -32,7 +32,6 @@ class DivideMixParams(WarmupParams):
     divide_epochs: PositiveInt = 20  # local epochs after the warm-up; each starts with a division
     warmup_batch_size: PositiveInt = 128  # batch size of the warm-up; then train.batch_size
     lambda_u: NonNegative = 25.0  # lambda_u, weight of the unlabeled loss
-    lambda_u_is_oracle: bool = False  # true: lambda_u was chosen with the true noise level
     lambda_u_ramp_fraction: Fraction = 0.2  # ramp of lambda_u from 0, of the later rounds
     threshold: Fraction = 0.5  # tau, clean probability above which a sample keeps its label
     temperature: Positive = 0.5  # T, temperature of sharpening
@@ -58,7 +57,7 @@ class DivideMix(WarmupMethod):
     4. If all losses of a client are equal, all its samples keep their labels.
     5. An epoch with fewer than two labeled samples is cross-entropy on the given labels.
     6. Without unlabeled samples, the labeled samples are mixed with each other.
-    7. FedCorr chooses lambda_u by the true noise level. `lambda_u_is_oracle` marks such runs.
+    7. FedCorr chooses lambda_u by the true noise level. Its published cells are marked as oracle.
     8. FedCorr states the optimizer of the DivideMix paper and, for all methods, its own. The
        default is that of the DivideMix paper. FedCorr's own: train.lr=0.01 train.momentum=0.5
        train.weight_decay=0 train.batch_size=10 method.warmup_batch_size=10.
@@ -69,10 +68,6 @@ class DivideMix(WarmupMethod):
     model_names = ("a", "b")
     main_stage = "divide"
     client_state_doc = "samples that the first model predicted as mislabeled (for diagnosis only)"
-
-    def oracle_reason(self) -> str:
-        reason = f"lambda_u={self.params.lambda_u} is chosen by the true noise level"
-        return reason if self.params.lambda_u_is_oracle else ""
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         """Predicted mislabeled: unlabeled in the first model's last division of a client."""

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from methods.core.errors import UserError, invalid, suggest
-from methods.core.params import parameters
+from methods.core.params import DataFile, parameters
 from noise.base import NOISE_MODELS, NoiseInput, NoiseModel, Noisy
 
 
 @parameters
 class HumanParams:
-    path: str  # .npz file
+    path: DataFile  # .npz file
     key: str = "worse_label"  # name of an array in the file
 
 

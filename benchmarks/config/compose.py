@@ -101,7 +101,21 @@ def validate_config(config: DictConfig) -> RunConfig:
         raw: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise explain_error(error) from error
+    marked = raw.get("oracle")
+    if isinstance(marked, list):
+        raw["oracle"] = [*dict.fromkeys([*marked, *keys_set_from_noise(config)])]
     return parse_config(raw)
+
+
+def keys_set_from_noise(config: DictConfig) -> list[str]:
+    """Keys of method and training that refer to the noise, such as `${noise.epsilon}`."""
+    found: list[str] = []
+    for section in ("method", "train"):
+        values: Any = config.get(section)
+        if isinstance(values, DictConfig):
+            values = OmegaConf.to_container(values, resolve=False)
+            found += [f"{section}.{key}" for key in values if "${noise." in str(values[key])]
+    return found
 
 
 @lru_cache(maxsize=4096)

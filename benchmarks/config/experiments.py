@@ -14,10 +14,14 @@
 There is one run per row and column. At scales other than paper, `common` does not set the
 scale-dependent sections: model, training, federation, budget and evaluation are those of the
 scale. A file with `defaults: [OTHER]` has the layout of another file.
+
+Parameters of method and training that differ between runs which otherwise differ in the noise only
+are chosen by the true noise. `oracle` lists them, and a file with one noise level says so itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +33,7 @@ from methods.core.params import Tuple, build_params, parameters
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SCALE_DEPENDENT_SECTIONS = ("model", "train", "federation", "budget", "evaluate")
+HYPERPARAMETERS = ("method.", "train.")
 KEYS = ("common", "rows", "columns", "extra", "skip")
 
 
@@ -79,6 +84,10 @@ class Experiment:
 
     def overrides(self, row: str, column: str, scale: str) -> tuple[str, ...]:
         """Overrides of one run, without `scale=` itself."""
+        given = self._given_overrides(row, column, scale)
+        return merge_overrides(given, keys_by_noise(self, scale)[row, column])
+
+    def _given_overrides(self, row: str, column: str, scale: str) -> tuple[str, ...]:
         common = self.common if scale == "paper" else drop_scale_dependent(self.common)
         extra = [
             entry.overrides.split()
@@ -104,6 +113,35 @@ class Experiment:
             if not self.is_skipped(row.label, column.label)
         ]
         return [list(run) for run in dict.fromkeys(found)]
+
+
+@cache
+def keys_by_noise(experiment: Experiment, scale: str) -> dict[tuple[str, str], list[str]]:
+    """For each cell, `oracle=[...]` with the parameters that are chosen by the true noise."""
+    groups: dict[Any, dict[tuple[str, str], dict[str, str]]] = {}
+    for row, column in product(experiment.rows, experiment.columns):
+        given = experiment._given_overrides(row.label, column.label, scale)
+        cells = groups.setdefault((_other_than_noise(row), _other_than_noise(column)), {})
+        cells[row.label, column.label] = dict(text.split("=", 1) for text in given)
+    found: dict[tuple[str, str], list[str]] = {}
+    for cells in groups.values():
+        keys = dict.fromkeys(key for values in cells.values() for key in values)
+        varied = [
+            key
+            for key in keys
+            if key.startswith(HYPERPARAMETERS)
+            and len({values.get(key) for values in cells.values()}) > 1
+        ]
+        for cell in cells:
+            found[cell] = [f"oracle=[{','.join(varied)}]"] if varied else []
+    return found
+
+
+def _other_than_noise(heading: Heading) -> tuple[str, ...]:
+    """Overrides of a heading. One that sets the noise must not set parameters of a method."""
+    is_noise = [text.startswith(("noise.", "noise=")) for text in heading.overrides]
+    dropped = ("noise.", "noise=", *HYPERPARAMETERS) if any(is_noise) else ()
+    return tuple(text for text in heading.overrides if not text.startswith(dropped))
 
 
 def experiment_names(conf: Path = CONF) -> list[str]:
@@ -181,6 +219,10 @@ def merge_overrides(*layers: Iterable[str]) -> tuple[str, ...]:
     for override in (override for layer in layers for override in layer):
         key, _, value = override.partition("=")
         merged = {old: kept for old, kept in merged.items() if not old.startswith(f"{key}.")}
+        if "oracle" in merged:
+            marked = merged["oracle"].strip("[]").split(",")
+            kept = [name for name in marked if not name.startswith(f"{key}.")]
+            merged["oracle"] = f"[{','.join(kept)}]"
         merged[key] = value
     return tuple(f"{key}={value}" for key, value in merged.items())
 

@@ -17,7 +17,9 @@ from methods.core.params import (
     NoParams,
     PositiveInt,
     ProperFraction,
+    Tuple,
     build_params,
+    data_file_names,
     field_names,
     parameters,
 )
@@ -108,6 +110,13 @@ class Component:
 
     name: str
     params: Any
+    content: str = ""  # digest of its data and files; empty if it has none, or none that is known
+
+    def to_hashed(self) -> dict[str, Any]:
+        """Name, parameters and content of files as plain data, without paths."""
+        values = {"name": self.name, **to_plain_data(self.params), "content": self.content}
+        dropped = [*data_file_names(type(self.params)), *([] if self.content else ["content"])]
+        return {key: value for key, value in values.items() if key not in dropped}
 
 
 @parameters
@@ -132,36 +141,47 @@ class RunConfig:
     checkpoint: CheckpointConfig
     executor: ExecutorConfig
     tracking: Component
+    oracle: Tuple[str]  # keys whose values were chosen with the true noise
     experiment_name: str | None  # experiment that the run belongs to
     runs_dir: Path
     data_dir: Path
     force: bool
+    stale: Literal["auto", "rerun", "keep", "error"]
     dry_run: bool
 
     def hashed_config(self) -> dict[str, Any]:
         """Result-affecting configuration as plain data, without paths, executor and tracking."""
-        components = {name: getattr(self, name) for name in COMPONENTS}
         hashed = {
             "protocol_version": PROTOCOL_VERSION,
             "seed": self.seed,
             "scale": self.scale,
             "protocol": self.protocol,
             "hyperparameters": self.hyperparameters,
-            **{
-                name: {"name": component.name, **to_plain_data(component.params)}
-                for name, component in components.items()
-            },
+            **({"oracle": list(self.oracle)} if self.oracle else {}),
+            **{name: getattr(self, name).to_hashed() for name in COMPONENTS},
             **{name: to_plain_data(getattr(self, name)) for name in HASHED_SECTIONS},
         }
         return drop_defaults(hashed | {"labels": self.labels})
 
+    def hashed_value(self, key: str) -> Any:
+        """Value of a result-affecting key such as `method.lambda_u`. Raises UserError."""
+        value: Any = self.hashed_config()
+        for name in key.split("."):
+            if not isinstance(value, dict) or name not in value:
+                raise unknown("key in oracle", key, value if isinstance(value, dict) else ())
+            value = value[name]
+        return value
+
     @property
     def oracle_reason(self) -> str:
-        """Which choice of the configuration used clean labels; empty if none did."""
+        """Which choices of the configuration used clean labels; empty if none did."""
+        chosen = ", ".join(f"{key}={self.hashed_value(key)}" for key in self.oracle)
+        reasons = [f"{chosen} chosen with the true noise"] if chosen else []
         if self.labels == "clean":
-            return "reference run on clean labels"
-        is_oracle = self.hyperparameters == "tuned_oracle"
-        return "hyperparameters are tuned on clean labels" if is_oracle else ""
+            reasons.append("reference run on clean labels")
+        if self.hyperparameters == "tuned_oracle":
+            reasons.append("hyperparameters are tuned on clean labels")
+        return "; ".join(reasons)
 
     @property
     def run_id(self) -> str:
@@ -200,12 +220,8 @@ def to_plain_data(value: Any) -> Any:
 
 def parse_config(raw: Mapping[str, Any]) -> RunConfig:
     """Validate a composed configuration without loading data. Raises UserError."""
-    from benchmarks.data import DATASETS, default_data_dir
-    from benchmarks.models import MODELS
-    from methods.core.registry import METHODS
+    from benchmarks.data import default_data_dir
     from methods.core.task import TrainParams
-    from noise import NOISE_MODELS
-    from partition import PARTITIONERS
 
     _check_keys(raw)
     values = {key: value for key, value in raw.items() if key not in ("dry", "experiment")}
@@ -217,12 +233,40 @@ def parse_config(raw: Mapping[str, Any]) -> RunConfig:
         values["data_dir"] = default_data_dir()
     for name, cls in (SECTIONS | {"train": TrainParams}).items():
         values[name] = build_params(cls, values[name], name)
-    registries: list[Registry[Any]] = [DATASETS, MODELS, PARTITIONERS, NOISE_MODELS, METHODS]
-    for group, registry in zip(COMPONENTS, registries, strict=True):
+    for group, registry in component_registries().items():
         params = {info.name: info.params for info in registry.all()}
         values[group] = _parse_component(group, raw[group], params)
+        if isinstance(values["data_dir"], Path):
+            values[group] = _add_content(group, values[group], values["data_dir"])
     values["tracking"] = _parse_component("tracking", raw["tracking"], TRACKING)
-    return build_params(RunConfig, values, "")
+    config = build_params(RunConfig, values, "")
+    for key in config.oracle:
+        config.hashed_value(key)
+    return config
+
+
+def component_registries() -> dict[str, Registry[Any]]:
+    """Registry of each group in COMPONENTS."""
+    from benchmarks.data import DATASETS
+    from benchmarks.models import MODELS
+    from methods.core.registry import METHODS
+    from noise import NOISE_MODELS
+    from partition import PARTITIONERS
+
+    registries = (DATASETS, MODELS, PARTITIONERS, NOISE_MODELS, METHODS)
+    return dict(zip(COMPONENTS, registries, strict=True))
+
+
+def _add_content(group: str, component: Component, data_dir: Path) -> Component:
+    """The component with the digest of the data or files that it reads."""
+    from benchmarks.data import DATASETS, content
+
+    params = component.params
+    paths = [getattr(params, name) for name in data_file_names(type(params))]
+    parts = [content.file_content(Path(path).expanduser(), data_dir) for path in paths if path]
+    if group == "dataset":
+        parts.append(content.dataset_content(DATASETS.get(component.name), data_dir, params))
+    return dataclasses.replace(component, content=" ".join(filter(None, parts)))
 
 
 def _check_keys(raw: Mapping[str, Any]) -> None:

@@ -31,17 +31,16 @@ from benchmarks.loop import diagnostics, results
 from benchmarks.loop.checkpoint import CheckpointFile
 from benchmarks.loop.evaluation import EvaluationResult, evaluate, sample_probe
 from benchmarks.loop.preflight import build_method, module_builder
-from benchmarks.records import files
+from benchmarks.records import files, stale
 from benchmarks.records.lease import Lease, RunLeasedError, hold_lease
 from benchmarks.records.record import (
-    FINAL_STATUSES,
     Record,
     Status,
     Time,
     package_versions,
-    read_record,
     write_record,
 )
+from benchmarks.records.source import source_digests
 from benchmarks.scenario.scenario import Scenario, build_scenario
 from benchmarks.tracking.tracker import Tracker
 from methods.core import registry
@@ -57,7 +56,10 @@ def execute_run(config: RunConfig, tracker: Tracker) -> Record:
     with catch_signals(), hold_lease(run_dir) as lease:
         if config.force:
             checkpoint_file(config).delete()
-        elif (record := read_record(run_dir)) and record.status in FINAL_STATUSES:
+        record, line = stale.find_finished(config)
+        if line:
+            tracker.report(line)
+        if record is not None:
             return record
         (run_dir / files.RECORD_FILE).unlink(missing_ok=True)
         run = Run(config, tracker, lease=lease)
@@ -120,6 +122,7 @@ class Run:
             config.evaluate.memorization_samples if self.dataset.labels_are_clean else 0
         )
         self.probe = sample_probe(self.scenario, config.seed, max_mislabeled)
+        self.source = source_digests(config)
         self.round = 0
         self.curve: list[dict[str, Any]] = []
         self.journal: list[dict[str, Any]] = []
@@ -248,6 +251,7 @@ class Run:
     def _state(self) -> dict[str, Any]:
         """Everything that a run needs to resume: plain data, and the server state."""
         return {
+            "source": self.source,
             "round": self.round,
             "method": self.method.state,
             "relabeled": self.pool.relabeled,
@@ -271,6 +275,12 @@ class Run:
         for line in warnings:
             self.tracker.report(line)
         if state is None:
+            return
+        is_usable, line = stale.can_resume(self.config, state["source"])
+        if line:
+            self.tracker.report(line)
+        if not is_usable:
+            self.checkpoint.delete()
             return
         self.round = self.saved_round = state["round"]
         self.method.state = state["method"]
@@ -312,13 +322,14 @@ class Run:
             reason=reason,
             config=self.config.hashed_config(),
             scenario=results.describe_scenario(self.scenario),
-            oracle=self.method.oracle_reason() or self.config.oracle_reason,
+            oracle=self.config.oracle_reason,
             rounds=self.round,
             summary=results.summarize_accuracy(self.curve) if status == "done" else None,
             metrics=results.last_metrics(self.curve),
             cost=self.pool.meter,
             confusion=[] if self.confusion is None else self.confusion.tolist(),
             versions=package_versions(),
+            source=self.source,
             time=Time(
                 seconds_method=round(self.seconds["method"], 3),
                 seconds_evaluation=round(self.seconds["evaluation"], 3),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.models.base import MODELS, BatchNorm, ImageClassifier, ModelInfo, Shape
 from methods.core.errors import UserError, invalid
-from methods.core.params import parameters
+from methods.core.params import DataFile, parameters
 
 PRETRAINED_FILE = "resnet50-0676ba61.pth"  # torchvision's IMAGENET1K_V1 weights, used by FedCorr
 
@@ -24,7 +24,7 @@ class ResNetParams:
 @parameters
 class ResNet50Params:
     pretrained: bool = False
-    weights_path: str | None = None  # None: torchvision's download directory
+    weights_path: DataFile | None = None  # None: torchvision's download directory
 
     @model_validator(mode="after")
     def _require_pretrained(self) -> Self:

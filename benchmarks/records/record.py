@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 from benchmarks.config.schema import PROTOCOL_VERSION
 from benchmarks.federation.cost import CostMeter
 from benchmarks.records.files import RECORD_FILE, write_json
+from benchmarks.records.source import suite_commit
 from methods.core.errors import UserError
 from methods.core.params import Fraction
 from methods.core.renames import rename_keys
@@ -28,7 +29,15 @@ ACCURACIES = {
 Status = Literal["done", "diverged", "failed"]
 # Both are results of the configuration. A failed run is repeated.
 FINAL_STATUSES = ("done", "diverged")
-PACKAGES = ("torch", "torchvision", "numpy", "scikit-learn", "pandas", "hydra-core")
+PACKAGES = (
+    "federated-label-noise",
+    "torch",
+    "torchvision",
+    "numpy",
+    "scikit-learn",
+    "pandas",
+    "hydra-core",
+)
 REQUIRED_CONFIG: dict[str, type] = {
     "seed": int,
     "scale": str,
@@ -109,7 +118,7 @@ class Record(_Section):
     reason: str = ""  # of a status other than `done`
     config: Annotated[dict[str, Any], AfterValidator(_require_config)]  # RunConfig.hashed_config()
     scenario: ScenarioSection
-    oracle: str = ""  # the parameter that depends on the true noise, if any
+    oracle: str = ""  # the parameters that were chosen with the true noise, if any
     rounds: int
     # None, written as {}, unless the status is `done`.
     summary: Annotated[
@@ -123,6 +132,7 @@ class Record(_Section):
     cost: CostMeter
     confusion: list[list[int]] = []  # true class by predicted class at the last evaluation
     versions: dict[str, str] = {}
+    source: dict[str, str] = {}  # digest of the components' source, by package
     time: Time
 
     @pydantic.model_validator(mode="after")
@@ -181,8 +191,10 @@ def _first_reason(error: ValidationError) -> str:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that affect results."""
+    """Versions of Python and of the packages that affect results, and the commit of the suite."""
     found = {"python": platform.python_version()}
+    if commit := suite_commit():
+        found["commit"] = commit
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
             found[package] = version(package)

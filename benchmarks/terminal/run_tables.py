@@ -1,5 +1,6 @@
 """Terminal tables of runs: dry run, results of a sweep, summary of one run."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich import box
@@ -13,6 +14,7 @@ from benchmarks.records.files import LOG_FILE
 from benchmarks.records.lease import read_lease
 from benchmarks.records.record import FINAL_STATUSES, TESTED, Record, read_record
 from benchmarks.records.references import References, find_references
+from benchmarks.records.stale import find_finished
 from benchmarks.terminal.console import make_console
 from methods.core.errors import UserError
 
@@ -42,12 +44,18 @@ def status_line(record: Record) -> str:
 
 
 def finished_run_ids(runs: Sequence[PlannedRun]) -> set[str]:
-    """Runs with a final record, which are skipped."""
-    return {
-        config.run_id
-        for _, config in runs
-        if not config.force and _status(config) in FINAL_STATUSES
-    }
+    """Runs with a final record, which are skipped. Prints a line if their source has changed."""
+    finished: set[str] = set()
+    lines: Counter[str] = Counter()
+    for _, config in runs:
+        record, line = find_finished(config)
+        if record is not None:  # a run that is repeated reports the change itself
+            finished.add(config.run_id)
+            lines += Counter([line] if line else [])
+    for line, count in lines.items():
+        subject = "1 completed run" if count == 1 else f"{count} completed runs"
+        make_console().print(f"{subject}: {line}", soft_wrap=True)
+    return finished
 
 
 def print_planned_runs(runs: Sequence[PlannedRun], finished: set[str]) -> None:
@@ -68,7 +76,10 @@ def print_planned_runs(runs: Sequence[PlannedRun], finished: set[str]) -> None:
     )
     for overrides, config in runs:
         time = "" if config.run_id in finished else str(times[config.run_id] or "?")
-        table.add_row(run_label(overrides), _status(config), time, config.run_id)
+        status = _status(config)
+        if status in FINAL_STATUSES and config.run_id not in finished:
+            status = f"{status}, to repeat"
+        table.add_row(run_label(overrides), status, time, config.run_id)
     make_console().print(table)
 
 

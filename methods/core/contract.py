@@ -103,11 +103,6 @@ class Method(ABC):
         """Raise UserError if the method does not support this task.
         Side: server. Called by: the checks before a sweep starts. May read: parameters, spec."""
 
-    def oracle_reason(self) -> str:
-        """Say which parameter depends on the true noise; an empty string if none does.
-        Side: server. Called by: the writer of the record. May read: parameters."""
-        return ""
-
     @abstractmethod
     def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
         """Prepare the first round, or a resume: derived attributes and the initial server state.

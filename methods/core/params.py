@@ -11,6 +11,7 @@ floats and lists to tuples. `build_params` turns a violated constraint into a on
 
 import typing
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
@@ -30,6 +31,10 @@ Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
+
+_IS_DATA_FILE = object()
+# A file whose content affects results. Its content is part of a run's identity, its path is not.
+DataFile = Annotated[str, _IS_DATA_FILE]
 
 _STRICT = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _KINDS: dict[type, str] = {int: "an integer", float: "a number", bool: "true or false"}
@@ -71,6 +76,27 @@ def build_params(cls: type[T], values: Mapping[str, Any], section: str) -> T:
 def field_names(cls: type) -> list[str]:
     """Names of the parameters of a class, in order."""
     return list(getattr(cls, "__dataclass_fields__", {}))
+
+
+def data_file_names(cls: type) -> list[str]:
+    """Names of the parameters of type DataFile or `DataFile | None`."""
+    return _data_file_names(cls)
+
+
+@cache
+def _data_file_names(cls: Any) -> list[str]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return [
+        name
+        for name, hint in hints.items()
+        if any(_IS_DATA_FILE in getattr(part, "__metadata__", ()) for part in _parts(hint))
+    ]
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, or the type itself."""
+    is_union = typing.get_origin(hint) in (typing.Union, UnionType)
+    return typing.get_args(hint) if is_union else (hint,)
 
 
 def describe(hint: Any) -> str:

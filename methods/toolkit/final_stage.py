@@ -79,9 +79,6 @@ class FinalStageDelegation(FedAvg):
                     f"cannot use method.final_method={self.params.final_method}: {error}"
                 ) from error
 
-    def oracle_reason(self) -> str:
-        return self._build_final_method().oracle_reason() if self._delegates else ""
-
     def setup(self, spec: TaskSpec, pool: ClientPool, ctx: RoundContext) -> None:
         super().setup(spec, pool, ctx)
         self._final_method = self._build_final_method()

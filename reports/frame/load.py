@@ -133,7 +133,7 @@ def _row(run_dir: Path, record: Record) -> Row:
         {key: value for key, value in record.config.items() if key != "protocol_version"}
     )
     sections = record.model_dump(include=set(SECTIONS), exclude_unset=True)
-    row = {name: getattr(record, name) for name in SCALARS} | config | flatten(sections)
+    row = config | {name: getattr(record, name) for name in SCALARS} | flatten(sections)
     if {"summary.best", "summary.last10"} <= row.keys():
         row["summary.forgetting"] = row["summary.best"] - row["summary.last10"]
     return row | {"run_dir": run_dir, "config": config}

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
+from benchmarks.config.schema import component_registries
 from methods.core.errors import UserError
+from methods.core.params import data_file_names
 from reports.tables.matching import ABSENT, CELL_SECTIONS, compose_flat, differences, in_sections
 
 UNQUOTED = re.compile(r"[\w./+-]+")
@@ -45,12 +47,25 @@ def rerun(config: Mapping[str, Any], scale: str) -> Rerun:
     except UserError:
         default, changed = {}, {}
         groups = [*dict.fromkeys([*groups, model])]
-    found = differences(own, default, lambda key: key in own and not key.endswith(".name"))
+    found = differences(
+        own, default, lambda key: key in own and not key.endswith((".name", ".content"))
+    )
     values = [f"{key}={to_override_value(value)}" for key, (value, _) in found.items()]
     values += [f"labels={config['labels']}"] if "labels" in config else []
+    values += file_arguments(own)
     command = ["python", "-m", "benchmarks.run", *groups, f"scale={scale}", *values]
     changed |= {key: preset for key, (_, preset) in found.items()}
     return Rerun(shlex.join(command), changed if default else {})
+
+
+def file_arguments(config: Mapping[str, Any]) -> list[str]:
+    """Keys of data files, whose content is in the record but not their path."""
+    return [
+        f"{group}.{key}=FILE"
+        for group, registry in component_registries().items()
+        if f"{group}.content" in config and config[f"{group}.name"] in registry.names()
+        for key in data_file_names(registry.get(config[f"{group}.name"]).params)
+    ]
 
 
 def to_override_value(value: Any) -> str:

@@ -26,7 +26,7 @@ FlatConfig = Mapping[str, Any]
 RunConditions = tuple[tuple[str, str], ...]
 ABSENT = "absent"
 # Equal at every scale
-CELL_SECTIONS = ("protocol", "hyperparameters", "dataset", "method", "noise", "partition")
+CELL_SECTIONS = ("protocol", "hyperparameters", "dataset", "method", "noise", "partition", "oracle")
 
 
 @dataclass
@@ -54,7 +54,7 @@ def match(table: PublishedTable, runs: Runs, scale: str) -> tuple[dict[CellKey, 
     found: dict[CellKey, Match] = {}
     near_misses: Counter[str] = Counter()
     for key, config in configs.items():
-        is_required = _required_key_filter(scale, distinguishing[key])
+        is_required = _required_key_filter(scale, distinguishing[key], config)
         for run in runs_by_names[_names(overrides[key])]:
             different = differences(run["config"], config, is_required)
             done = run["status"] == "done"
@@ -83,7 +83,8 @@ def compose_flat(overrides: Iterable[str], scale: str) -> FlatConfig:
 def _compose_flat(conf_dir: Path, overrides: tuple[str, ...]) -> FlatConfig:
     """Cached, because tables share cells and an HTML report is written repeatedly."""
     config = compose_run(overrides).hashed_config()
-    return flatten({name: config[name] for name in (*CELL_SECTIONS, *SCALE_DEPENDENT_SECTIONS)})
+    sections = (*CELL_SECTIONS, *SCALE_DEPENDENT_SECTIONS)
+    return flatten({name: config[name] for name in sections if name in config})
 
 
 def differences(
@@ -136,11 +137,17 @@ def _names(overrides: Sequence[str]) -> tuple[str, str]:
     return values["dataset"], values["method"]
 
 
-def _required_key_filter(scale: str, distinguishing: frozenset[str]) -> Callable[[str], bool]:
-    """A filter for keys that must be equal in a run and a cell."""
+def _required_key_filter(
+    scale: str, distinguishing: frozenset[str], cell: FlatConfig
+) -> Callable[[str], bool]:
+    """A filter for keys that must be equal in a run and a cell.
+
+    The content of data that this machine does not have is unknown, and not compared.
+    """
     more = ("model", "train", "federation", "budget") if scale == "paper" else ()
     in_required = in_sections(*CELL_SECTIONS, *more)
-    return lambda key: in_required(key) or key in distinguishing
+    unknown = {"dataset.content"} - cell.keys()
+    return lambda key: (in_required(key) or key in distinguishing) and key not in unknown
 
 
 def _distinguishing_keys(configs: Mapping[CellKey, FlatConfig]) -> dict[CellKey, frozenset[str]]:

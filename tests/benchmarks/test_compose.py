@@ -117,11 +117,11 @@ def test_hydra_state_is_restored_after_an_error() -> None:
         ("dataset=cifar10 model=resnet18", {"name": "resnet18", "stem": "cifar"}),
         (
             "dataset=clothing1m scale=paper model=resnet50",
-            {"name": "resnet50", "pretrained": True, "weights_path": None},
+            {"name": "resnet50", "pretrained": True},
         ),
         (
             "dataset=clothing1m scale=paper model=resnet50 model.pretrained=false",
-            {"name": "resnet50", "pretrained": False, "weights_path": None},
+            {"name": "resnet50", "pretrained": False},
         ),
     ],
 )

@@ -157,9 +157,9 @@ def test_models_of_published_tables(name: str) -> None:
     [
         ("fedcorr_table2", 63, {"name": "resnet18", "stem": "cifar"}),
         ("fedcorr_table3", 36, {"name": "resnet34", "stem": "cifar"}),
-        ("fedcorr_table5", 9, {"name": "resnet50", "pretrained": True, "weights_path": None}),
+        ("fedcorr_table5", 9, {"name": "resnet50", "pretrained": True}),
         ("lsg_table2", 18, {"name": "resnet18", "stem": "imagenet"}),
-        ("lsg_table4", 7, {"name": "resnet50", "pretrained": True, "weights_path": None}),
+        ("lsg_table4", 7, {"name": "resnet50", "pretrained": True}),
         ("lsg_table6", 24, {"name": "cnn9", "dropout_in_eval": False}),
     ],
 )
@@ -210,9 +210,8 @@ def test_lsg_on_cifar10_has_its_own_training() -> None:
         assert (config.model.name, config.budget.participations) == ("cnn9", 1000)
         train = config.train
         assert (train.optimizer, train.lr, train.batch_size) == ("adam", 0.001, 128)
-    params = coteaching.method.params
-    assert (params.forget_rate, params.forget_rate_is_oracle) == (0.3, True)
-    assert lsg.method.params.lambda_ == 0.4
+    assert (coteaching.method.params.forget_rate, lsg.method.params.lambda_) == (0.3, 0.4)
+    assert (coteaching.oracle, lsg.oracle) == (("method.forget_rate",), ("method.lambda_",))
 
 
 def test_cells_that_are_not_printed_are_skipped() -> None:

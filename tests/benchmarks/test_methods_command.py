@@ -7,10 +7,7 @@ from methods.core.registry import list_methods
 
 
 def test_table_has_one_row_per_method() -> None:
-    names, *_, oracle = ([*column.cells] for column in make_table().columns)
-    assert names == [info.name for info in list_methods()]
-    assert oracle[names.index("coteaching")] == "forget_rate"
-    assert oracle[names.index("fedavg")] == "none"
+    assert [*make_table().columns[0].cells] == [info.name for info in list_methods()]
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,7 @@ EXECUTORS = {
     "processes": ["executor=processes", "executor.workers=2"],
 }
 SCALES = ("paper", "laptop")
+NO_DATA = FILE.parent / "no_data"  # does not exist
 
 
 def environment() -> dict[str, str]:
@@ -62,9 +63,9 @@ def digest_of_run(method: str, executor: str, runs_dir: str) -> str:
 
 
 def run_ids(experiment: str, scale: str) -> list[str]:
-    return [
-        config.run_id for _, config in sweep.expand([f"experiment={experiment}", f"scale={scale}"])
-    ]
+    # The content of datasets without pinned hashes is known only where they have been downloaded.
+    overrides = [f"experiment={experiment}", f"scale={scale}", f"data_dir={NO_DATA}"]
+    return [config.run_id for _, config in sweep.expand(overrides)]
 
 
 def digest(value: Any) -> str:

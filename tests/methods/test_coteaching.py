@@ -92,11 +92,14 @@ def test_diagnosis_uses_the_selection(open_run):
     assert list(noisy) == [3] and noisy[3].nonzero()[0].tolist() == [0, 1]
 
 
-def test_oracle_reason(run_small):
-    record = run_small(
-        "method=coteaching", "method.forget_rate=0.4", "method.forget_rate_is_oracle=true"
-    )
+def test_true_noise_rate_is_marked_as_oracle(run_small):
+    """`${noise...}` marks the record; a plain value does not."""
+    record = run_small("method=coteaching", "method.forget_rate=${noise.rho}", "noise.rho=0.4")
     assert record["status"] == "done"
-    assert record["oracle"] == "forget_rate=0.4 is the true noise rate"
+    assert record["oracle"] == "method.forget_rate=0.4 chosen with the true noise"
+    assert record["config"]["oracle"] == ["method.forget_rate"]
     assert "samples/recall" in record["metrics"]
-    assert Coteaching(CoteachingParams()).oracle_reason() == ""
+
+
+def test_other_forget_rate_is_not_marked(configure):
+    assert configure("method=coteaching", "method.forget_rate=0.4").oracle == ()

@@ -257,12 +257,6 @@ def test_prediction_averages_logits():
     assert torch.allclose(predicted, torch.tensor([[1.0, 0.0]]).softmax(1))
 
 
-def test_oracle_reason():
-    assert DivideMix(DivideMixParams()).oracle_reason() == ""
-    oracle = DivideMix(DivideMixParams(lambda_u=0.0, lambda_u_is_oracle=True))
-    assert "lambda_u=0.0" in oracle.oracle_reason()
-
-
 def test_run(run_small):
     record = run_small(
         *("method=dividemix", "method.budget_fraction=0.25", "method.warmup_fraction=0.5"),
@@ -280,7 +274,7 @@ def test_published_lambda(configure, dataset, value):
     """FedCorr, appendix B, high noise."""
     config = configure("method=dividemix", f"dataset={dataset}", "scale=paper")
     assert config.method.params.lambda_u == value
-    assert not config.method.params.lambda_u_is_oracle
+    assert not config.oracle
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ SWITCHES: dict[str, set[str]] = {
 # Parameters that no heading sets: chosen by noise level, or by a paper with another protocol.
 SETTINGS = {
     "lsg": {"lambda_"},
-    "coteaching": {"forget_rate", "forget_rate_is_oracle"},
+    "coteaching": {"forget_rate"},
     "dividemix": {
-        *("lambda_u", "lambda_u_is_oracle", "lambda_u_ramp_fraction"),
+        *("lambda_u", "lambda_u_ramp_fraction"),
         *("budget_fraction", "warmup_fraction", "divide_epochs"),
     },
     "jointopt": {
@@ -97,6 +97,7 @@ def test_cells_set_known_keys_only(name):
                 "federation.num_clients",
                 "federation.clients_per_round",
                 "budget.participations",
+                "oracle",
                 *TRAIN,
             }
             assert (overrides["partition"] == "centralized") == (
@@ -168,11 +169,8 @@ def test_parameters_follow_the_noise_groups_of_the_published_settings(name):
             given = dict(text.split("=") for text in table.overrides(row.label, column.label))
             low = f"({given['noise.rho']}, {given['noise.tau']})" in low_levels
             if given["method"] == "dividemix":
-                oracle = given["method.lambda_u_is_oracle"]
-                assert (given["method.lambda_u"], oracle) == (
-                    LAMBDA_U[name][0 if low else 1],
-                    "true",
-                )
+                assert given["method.lambda_u"] == LAMBDA_U[name][0 if low else 1]
+                assert given["oracle"] == "[method.lambda_u]"
             elif given["partition"] == "centralized":
                 assert (given["method.beta"], given["train.lr"]) == (
                     ("1.5", "0.1") if low else ("0.8", "0.2")
@@ -223,7 +221,7 @@ MODELS = {
     ("cifar10", "cnn9"): {"dropout_in_eval": False},
     ("cifar100", "resnet34"): {"stem": "cifar"},
     ("cifar100", "resnet18"): {"stem": "cifar"},
-    ("clothing1m", "resnet50"): {"pretrained": True, "weights_path": None},
+    ("clothing1m", "resnet50"): {"pretrained": True},
     ("mnist", "cnn9"): {"dropout_in_eval": False},
     ("fashion_mnist", "cnn9"): {"dropout_in_eval": False},
     ("imagenet100", "resnet18"): {"stem": "imagenet"},

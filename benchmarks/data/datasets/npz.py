@@ -7,12 +7,12 @@ import numpy as np
 
 from benchmarks.data.registry import ARRAY_NAMES, DATASETS, Arrays, DatasetInfo
 from methods.core.errors import UserError, invalid
-from methods.core.params import parameters
+from methods.core.params import DataFile, parameters
 
 
 @parameters
 class NpzParams:
-    path: str  # file with train_images, train_labels, test_images, test_labels
+    path: DataFile  # file with train_images, train_labels, test_images, test_labels
 
 
 def read_npz(info: DatasetInfo, data_dir: Path, params: NpzParams) -> Arrays:
