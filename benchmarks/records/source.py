@@ -71,7 +71,7 @@ def _read_module(module: ModuleType) -> tuple[str, list[str]]:
             imported += [base, *(f"{base}.{alias.name}" for alias in node.names)]
         elif isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             if ast.get_docstring(node, clean=False) is not None:
-                node.body[0] = ast.Pass()
+                del node.body[0]
     return ast.unparse(tree), imported
 
 

@@ -136,6 +136,7 @@ def test_configuration_of_a_centralized_reference():
         "method.alpha=1.2",
         "method.beta=1.5",
         "train.lr=0.1",
+        "oracle=[method.beta,train.lr]",
     )
 
 
@@ -199,6 +200,8 @@ def test_distillation_weight_follows_the_noise_level(name):
                 else None
             )
             assert given.get("method.lambda_") == expected
+            is_lsg = given["method"] == "lsg"
+            assert given.get("oracle") == ("[method.lambda_]" if is_lsg else None)
             assert given.get("method.forget_rate") == (
                 "${noise.epsilon}" if given["method"] == "coteaching" else None
             )
@@ -243,5 +246,6 @@ def test_composed_cells_have_the_model_and_the_values_of_their_overrides():
         assert {name: config[f"model.{name}"] for name in model} == model
         assert sum(name.startswith("model.") for name in config) == len(model)
         for name, value in values.items():
-            key = name if "." in name or name == "protocol" else f"{name}.name"
-            assert config[key] == yaml.safe_load(value)
+            key = name if "." in name or name in ("protocol", "oracle") else f"{name}.name"
+            expected = yaml.safe_load(value)
+            assert config[key] == (tuple(expected) if name == "oracle" else expected)
