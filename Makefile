@@ -23,6 +23,10 @@ $(VENV)/.installed: requirements.txt constraints.txt setup.cfg
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+$(VENV)/.tools: $(VENV)/.installed requirements-test.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-test.txt -c constraints.txt
+	@touch $@
+
 run: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.run -m method=fedcorr,lsg noise.rho=0.4,0.8
 
@@ -32,22 +36,22 @@ smoke: $(VENV)/.installed
 data: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.data fetch=cifar10,mnist,fashion_mnist
 
-check: $(VENV)/.installed
+check: $(VENV)/.tools
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.installed
+docs: $(VENV)/.tools
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 
 # Golden values of FedCorr's scenarios are checked on the real CIFAR-10 labels. Tests that need data
 # are skipped with a reason if it cannot be downloaded.
-test: $(VENV)/.installed check docs
+test: $(VENV)/.tools check docs
 	-$(BIN)/python -m benchmarks.data fetch=cifar10,mnist
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 \
 		--cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
 
-slow: $(VENV)/.installed
+slow: $(VENV)/.tools
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0
 
 clean:

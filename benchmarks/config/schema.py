@@ -73,12 +73,22 @@ class CheckpointConfig:
 
 
 @parameters
+class WorkerResources:
+    """What one Ray worker occupies."""
+
+    cpus: NonNegative = 1.0
+    gpus: NonNegative = 0.0
+
+
+@parameters
 class ExecutorConfig:
     """Where client tasks run."""
 
-    name: Literal["serial", "processes"] = "processes"
+    name: Literal["serial", "processes", "ray"] = "processes"
     workers: PositiveInt | Literal["auto"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"  # results are equal up to rounding
+    address: str | None = None  # of a Ray cluster; null: Ray starts on this machine
+    resources: WorkerResources = WorkerResources()
 
 
 @parameters
@@ -231,6 +241,11 @@ def parse_config(raw: Mapping[str, Any]) -> RunConfig:
             values[key] = Path(raw[key]).expanduser()
     if raw["data_dir"] is None:
         values["data_dir"] = default_data_dir()
+    if "resources" in raw["executor"]:
+        resources = build_params(
+            WorkerResources, raw["executor"]["resources"], "executor.resources"
+        )
+        values["executor"] = {**raw["executor"], "resources": resources}
     for name, cls in (SECTIONS | {"train": TrainParams}).items():
         values[name] = build_params(cls, values[name], name)
     for group, registry in component_registries().items():

@@ -28,6 +28,7 @@ class CompiledEngine:
 
     def __init__(self, build_module: Callable[[], nn.Module], shape: tuple[int, ...]):
         """Raises UserError if the model has other layers, or without a compiler."""
+        self._arguments = build_module, shape
         with torch.random.fork_rng(devices=[]):
             module = build_module()
         if any(True for _ in module.buffers()):
@@ -44,6 +45,10 @@ class CompiledEngine:
                 images = torch.zeros(2, chain.num_outputs)
             except (AttributeError, UnsupportedError):
                 break
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process compiles again, or loads the kernels that its machine has compiled."""
+        return CompiledEngine, self._arguments
 
     def __call__(self, model: FlatModel, submodule: str, x: Tensor) -> Tensor:
         chain = self._chains.get(submodule)

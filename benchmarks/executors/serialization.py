@@ -21,3 +21,10 @@ def dumps(value: Any) -> bytes:
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=5).dump(value)
     return buffer.getvalue()
+
+
+def dumps_with_buffers(value: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    """Pickle with the data of arrays and tensors apart, for shared memory."""
+    file, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
+    _Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+    return file.getvalue(), buffers

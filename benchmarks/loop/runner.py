@@ -108,8 +108,7 @@ class Run:
             config, self.scenario.client_sizes, self.dataset.shape, build_module, tracker.report
         )
         context = self._make_worker_context(build_module)
-        executor = config.executor
-        self.executor = make_executor(executor.name, executor.workers, context)
+        self.executor = make_executor(config.executor, context)
         self.pool = ClientPool(
             self.executor,
             self.scenario.client_indices,

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 from benchmarks.config.compose import Composer
 from benchmarks.config.schema import RunConfig
-from methods.core.errors import UserError, invalid, unknown
+from methods.core.errors import invalid, require_package, unknown
 from methods.core.params import build_params, parameters
 
 if TYPE_CHECKING:
@@ -103,12 +103,9 @@ def sample_values(space: Sequence[SearchedParameter], trials: int) -> list[Value
 
 def import_optuna() -> Any:
     """Optuna, without its messages. Raises UserError if it is not installed."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise UserError(
-            "missing package optuna: run pip install 'federated-label-noise[tune]'"
-        ) from error
+    require_package("optuna", extra="tune")
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

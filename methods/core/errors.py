@@ -7,6 +7,7 @@ missing dataset.path: set dataset.path=FILE.npz
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
 from typing import Any
 
 from methods.core.renames import RENAMED_KEYS
@@ -29,6 +30,12 @@ def unknown(what: str, name: str, available: Iterable[str]) -> UserError:
 def missing(key: str, fix: str = "") -> UserError:
     """A required key without a value."""
     return UserError(f"missing {key}: set {fix or f'{key}=VALUE'}")
+
+
+def require_package(name: str, extra: str) -> None:
+    """Raise UserError if a package of an extra is not installed."""
+    if find_spec(name) is None:
+        raise UserError(f"missing package {name}: run pip install 'federated-label-noise[{extra}]'")
 
 
 def suggest(name: str, available: Iterable[str]) -> str:

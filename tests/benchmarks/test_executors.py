@@ -16,7 +16,7 @@ from run_helpers import SilentTracker, drop_seconds, learned_state, run_to_end, 
 
 from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import RunConfig
-from benchmarks.executors.processes import ProcessExecutor, WorkerError
+from benchmarks.executors import ProcessExecutor, WorkerError
 from benchmarks.executors.serialization import dumps
 from benchmarks.federation.tasks import PredictionTask
 from benchmarks.federation.worker import EVAL_BATCH_SIZE, WorkerContext

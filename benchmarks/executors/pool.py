@@ -1,0 +1,111 @@
+"""Executor with several workers that can die."""
+
+import pickle
+import traceback
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from benchmarks.executors.serialization import dumps
+from benchmarks.federation.tasks import ClientTask, Task
+from benchmarks.federation.worker import WorkerContext
+from methods.core.contract import DivergenceError
+
+MAX_REPEATS = 3  # of a task whose worker has died
+
+
+class WorkerError(RuntimeError):
+    """An error in a worker. The message ends with the worker's traceback."""
+
+
+class WorkerDiedError(Exception):
+    """A worker has died. The message says how."""
+
+
+class Worker(Protocol):
+    """A process that executes one task at a time."""
+
+    def send(self, task: bytes) -> None:
+        """Send a task. If the worker has died, `receive` fails."""
+        ...
+
+    def receive(self) -> bytes:
+        """The reply to the task, see `reply_to`. Raises WorkerDiedError."""
+        ...
+
+    def end(self) -> None:
+        """End the process, whatever it does. A task is never left half done: it is repeated."""
+        ...
+
+
+W = TypeVar("W", bound=Worker)
+
+
+class PoolExecutor(ABC, Generic[W]):
+    """Gives the next task to a free worker.
+
+    A worker that dies is replaced and its task repeated, because a task is a pure function.
+    """
+
+    def __init__(self, workers: int):
+        self.workers = workers
+        self._pool: list[W] = []  # workers that take tasks
+        for _ in range(workers):
+            self._start_worker()
+
+    @abstractmethod
+    def _start_worker(self) -> None:
+        """Start a worker and add it to the pool, now or in `_wait`."""
+
+    @abstractmethod
+    def _wait(self, running: Sequence[W]) -> Sequence[W]:
+        """Wait for an event. Returns the workers among `running` that have replied or died."""
+
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        results: list[Any] = [None] * len(tasks)
+        waiting = list(range(len(tasks)))[::-1]
+        deaths: Counter[int] = Counter()
+        running: dict[W, int] = {}
+        failure: Exception | None = None
+        while waiting or running:
+            for worker in self._pool:
+                if waiting and worker not in running:
+                    running[worker] = waiting.pop()
+                    worker.send(dumps(tasks[running[worker]]))
+            for worker in self._wait(list(running)):
+                number = running.pop(worker)
+                try:
+                    results[number] = pickle.loads(worker.receive())
+                except WorkerDiedError as death:
+                    deaths[number] += 1
+                    self._replace(worker, tasks[number], deaths[number], death)
+                    waiting.append(number)
+                if isinstance(results[number], Exception):
+                    failure, waiting = results[number], []
+        if failure is not None:
+            raise failure
+        return results
+
+    def close(self) -> None:
+        for worker in self._pool:
+            worker.end()
+
+    def _replace(self, worker: W, task: Task, deaths: int, death: WorkerDiedError) -> None:
+        worker.end()
+        self._pool.remove(worker)
+        if deaths > MAX_REPEATS:
+            name = f"client {task.client_id}" if isinstance(task, ClientTask) else "the evaluation"
+            raise WorkerError(f"the worker of {name} died {deaths} times, {death}")
+        self._start_worker()
+
+
+def reply_to(task: bytes, context: WorkerContext) -> bytes:
+    """Execute a task in a worker. Returns the result or the exception."""
+    try:
+        return dumps(context.execute(pickle.loads(task)))
+    except DivergenceError as error:
+        return dumps(error)
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+        return dumps(WorkerError(text))
