@@ -84,15 +84,15 @@ class Chain:
             x.shape[1:] == self._input_shape
             and x.dtype == torch.float32
             and x.device.type == weights.device.type == "cpu"
-            and len(x) > 0
-            and len(weights) == self._num_weights
+            and x.shape[0] > 0
+            and weights.numel() == self._num_weights
         )
 
     def forward(self, weights: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Output, and what the backward pass needs: outputs of all layers, positions of maxima."""
-        count = len(x)
+        count = x.shape[0]
         hidden = x.new_empty(count * self._num_hidden + SLACK)
-        where = torch.empty(len(hidden), dtype=torch.int32)
+        where = torch.empty(hidden.shape, dtype=torch.int32)
         out = x.new_empty(count, *self._output_shape)
         self._call(self._forward, count, weights, x, hidden, where, out)
         return out, hidden, where
@@ -104,7 +104,7 @@ class Chain:
         weights_out = torch.zeros_like(weights)  # a chain need not have all layers of the model
         x_out = torch.empty_like(x) if needs_x else None
         tensors = (weights, x, hidden, where, grad, weights_out, x_out)
-        self._call(self._backward, len(x), *tensors)
+        self._call(self._backward, x.shape[0], *tensors)
         return weights_out, x_out
 
     def _call(self, kernel: Callable[..., int], count: int, *tensors: Tensor | None) -> None:
