@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.engine.chain import UnsupportedError, record_chain
+from benchmarks.engine.functional import FunctionalModule
 from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
 from methods.toolkit.native import load_library
@@ -35,12 +36,12 @@ class CompiledEngine:
             raise UserError("the model has buffers, for which there are no kernels")
         images = torch.zeros(2, *shape)
         try:
-            self._chains = {"forward": Chain(module, module, images)}
+            self._chains = {"forward": Chain(module, "forward", images)}
         except UnsupportedError as error:
             raise UserError(f"the model has other layers than kernels ({error})") from None
         for name in ("features", "head"):
             try:
-                chain = Chain(module, getattr(module, name), images)
+                chain = Chain(module, name, images)
                 self._chains[name] = chain
                 images = torch.zeros(2, chain.num_outputs)
             except (AttributeError, UnsupportedError):
@@ -63,8 +64,10 @@ class CompiledEngine:
 class Chain:
     """Kernel calls of one chain of layers."""
 
-    def __init__(self, module: nn.Module, function: Callable[[Tensor], Tensor], example: Tensor):
+    def __init__(self, module: nn.Module, submodule: str, example: Tensor):
+        function = getattr(module, submodule)
         layers = record_chain(module, function, example)
+        self.functional = FunctionalModule(module, submodule)
         self._table = np.array([[*vars(layer).values()] for layer in layers], dtype=np.int64)
         self._head = (ctypes.c_void_p(self._table.ctypes.data), len(layers))
         self._input_shape = example.shape[1:]
@@ -123,7 +126,12 @@ class _ChainPass(torch.autograd.Function):
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         needs_x = ctx.needs_input_grad[1]
+        if torch.is_grad_enabled():  # the gradient will be differentiated: eager passes
+            weights, x, *_ = ctx.saved_tensors
+            output, _ = ctx.chain.functional.functional_forward(weights, x.new_empty(0), x)
+            inputs = (weights, x) if needs_x else (weights,)
+            gradients = torch.autograd.grad(output, inputs, grad, create_graph=True)
+            return (*gradients, *[None] * (3 - len(gradients)))
         return *ctx.chain.backward(*ctx.saved_tensors, grad.contiguous(), needs_x), None

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.data import Dataset
-from benchmarks.speed.functional import FunctionalModule
+from benchmarks.engine.functional import FunctionalModule
 from methods.core.flat_model import FlatModel
 
 STEPS_PER_CALL = 5  # optimizer steps in one compiled call

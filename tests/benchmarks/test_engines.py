@@ -16,9 +16,9 @@ from benchmarks import models
 from benchmarks.config.schema import RunConfig
 from benchmarks.engine import selection
 from benchmarks.engine.compiled import CompiledEngine
+from benchmarks.engine.functional import FunctionalModule
 from benchmarks.engine.selection import select_engine
 from benchmarks.records.files import LOG_FILE
-from benchmarks.speed.functional import FunctionalModule
 from methods.core.errors import UserError
 from methods.core.flat_model import FlatModel
 from methods.toolkit import native
@@ -79,6 +79,18 @@ def test_head_of_features_has_the_gradients_of_the_module() -> None:
         (net.head(features).square().sum() + features.exp().sum()).backward()
         gradients.append(net.grad.clone())
     assert torch.allclose(*gradients, rtol=1e-4, atol=1e-5) and gradients[0].abs().min() < 1e-3
+
+
+@needs_compiler
+def test_gradients_can_be_differentiated() -> None:
+    """The gradient of the squared norm of a gradient."""
+    results = []
+    for engine in (None, CompiledEngine(module, (3, 16, 18))):
+        net, x = FlatModel(module(), engine), images(4).requires_grad_()
+        (gradient,) = torch.autograd.grad(net(x).square().sum(), x, create_graph=True)
+        gradient.square().sum().backward()
+        results.append(net.grad.clone())
+    assert torch.allclose(*results, rtol=1e-4, atol=1e-5) and results[0].abs().max() > 1e-3
 
 
 @needs_compiler
