@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,14 @@ class ExecutorConfig:
     compile: Literal["auto", "on", "off"] = "auto"  # results are equal up to rounding
     address: str | None = None  # of a Ray cluster; null: Ray starts on this machine
     resources: WorkerResources = WorkerResources()
+    device: str = "auto"
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+
+    @model_validator(mode="after")
+    def _check_device(self) -> "ExecutorConfig":
+        if not re.fullmatch(r"auto|cpu|(cuda|mps|xpu)(:\d{1,3})?", self.device):
+            raise invalid("executor.device", self.device, "auto, cpu, cuda, cuda:N, mps or xpu")
+        return self
 
 
 @parameters
@@ -160,7 +169,7 @@ class RunConfig:
     dry_run: bool
 
     def hashed_config(self) -> dict[str, Any]:
-        """Result-affecting configuration as plain data, without paths, executor and tracking."""
+        """Result-affecting configuration as plain data, without paths, device and tracking."""
         hashed = {
             "protocol_version": PROTOCOL_VERSION,
             "seed": self.seed,
@@ -171,7 +180,8 @@ class RunConfig:
             **{name: getattr(self, name).to_hashed() for name in COMPONENTS},
             **{name: to_plain_data(getattr(self, name)) for name in HASHED_SECTIONS},
         }
-        return drop_defaults(hashed | {"labels": self.labels})
+        more = {"labels": self.labels, "precision": self.executor.precision}
+        return drop_defaults(hashed | more)
 
     def hashed_value(self, key: str) -> Any:
         """Value of a result-affecting key such as `method.lambda_u`. Raises UserError."""
@@ -210,8 +220,9 @@ def drop_defaults(config: dict[str, Any]) -> dict[str, Any]:
     """Remove keys with their usual value that many run ids are older than."""
     if not config["evaluate"].get("validation"):
         config["evaluate"].pop("validation", None)
-    if config.get("labels") == "given":
-        del config["labels"]
+    for key, usual in (("labels", "given"), ("precision", "fp32")):
+        if config.get(key) == usual:
+            del config[key]
     return config
 
 

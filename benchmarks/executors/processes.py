@@ -1,4 +1,4 @@
-"""Executor with forked worker processes."""
+"""Executor with worker processes: forked for the CPU, spawned for other devices."""
 
 import multiprocessing
 import os
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.executors.pool import PoolExecutor, WorkerDiedError, reply_to
+from benchmarks.federation.tasks import Task
 from benchmarks.federation.worker import WorkerContext, limit_to_one_thread
 from benchmarks.interruption import end_with_parent
 
@@ -17,6 +18,7 @@ from benchmarks.interruption import end_with_parent
 class _ProcessWorker(NamedTuple):
     process: BaseProcess
     connection: Connection
+    context: WorkerContext
 
     def send(self, task: bytes) -> None:
         with suppress(OSError):  # The worker has died. Receiving fails, too.
@@ -37,25 +39,31 @@ class _ProcessWorker(NamedTuple):
 
 
 class ProcessExecutor(PoolExecutor[_ProcessWorker]):
-    """Forked workers that share the data with this process."""
+    """Workers that share the images with this process."""
 
-    def __init__(self, context: WorkerContext, workers: int):
+    def __init__(self, contexts: Sequence[WorkerContext]):
         limit_to_one_thread()
-        self._context = context
-        super().__init__(workers)
+        self._free_contexts = list(contexts)[::-1]
+        super().__init__(len(contexts))
 
     def _start_worker(self) -> None:
-        fork = multiprocessing.get_context("fork")
-        parent_end, worker_end = fork.Pipe()
-        inherited = [*(worker.connection for worker in self._pool), parent_end]
-        process = fork.Process(
-            target=_worker_loop,
-            args=(self._context, worker_end, inherited, os.getpid()),
-            daemon=True,
+        context = self._free_contexts.pop()
+        is_forked = context.device.type == "cpu"  # CUDA does not work in a forked process
+        method: Any = multiprocessing.get_context("fork" if is_forked else "spawn")
+        parent_end, worker_end = method.Pipe()
+        inherited = [*(worker.connection for worker in self._pool), parent_end] if is_forked else []
+        process = method.Process(
+            target=_worker_loop, args=(context, worker_end, inherited, os.getpid()), daemon=True
         )
         process.start()
         worker_end.close()
-        self._pool.append(_ProcessWorker(process, parent_end))
+        self._pool.append(_ProcessWorker(process, parent_end, context))
+
+    def _replace(
+        self, worker: _ProcessWorker, task: Task, deaths: int, death: WorkerDiedError
+    ) -> None:
+        self._free_contexts.append(worker.context)
+        super()._replace(worker, task, deaths, death)
 
     def _wait(self, running: Sequence[_ProcessWorker]) -> Sequence[_ProcessWorker]:
         ready = wait([worker.connection for worker in running])
@@ -73,6 +81,7 @@ def _worker_loop(
     # Close inherited pipe ends. Otherwise a worker does not see EOF when the parent dies.
     for other in inherited:
         other.close()
+    context.start()
     with suppress(EOFError, OSError):  # The parent has ended, or has closed the pipe.
         while True:
             connection.send_bytes(reply_to(connection.recv_bytes(), context))

@@ -22,8 +22,10 @@ from benchmarks.executors.pool import (
     reply_to,
 )
 from benchmarks.executors.serialization import dumps_with_buffers
-from benchmarks.federation.worker import WorkerContext, limit_to_one_thread
+from benchmarks.federation.devices import resolve_devices
+from benchmarks.federation.worker import WorkerContext
 from methods.core.errors import UserError, first_line, invalid
+from methods.core.machine import available_cores
 
 START_SECONDS = 300.0  # without any worker; a cluster may add nodes in this time
 CONNECT_SECONDS = 10.0  # Ray itself tries for minutes
@@ -32,12 +34,16 @@ CONNECT_SECONDS = 10.0  # Ray itself tries for minutes
 class _Actor:
     """A worker. The arrays of its context stay in the object store, one copy per node."""
 
+    def __init__(self, device: str):
+        self._device = device
+
     def load(self, context: list[Any]) -> None:
         # The store is read-only. Data of the context is never written.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        limit_to_one_thread()
         message, *buffers = context
         self._context: WorkerContext = pickle.loads(message, buffers=buffers)
+        self._context.device = resolve_devices(self._device)[0]
+        self._context.start()
 
     def execute(self, task: bytes) -> bytes:
         return reply_to(task, self._context)
@@ -68,6 +74,9 @@ class RayExecutor(PoolExecutor[_RayWorker]):
 
     def __init__(self, context: WorkerContext, config: ExecutorConfig):
         needed = {"CPU": config.resources.cpus, "GPU": config.resources.gpus}
+        # An actor without a GPU of its own must not find one.
+        is_auto = config.device == "auto"
+        self._device = "cpu" if is_auto and not config.resources.gpus else config.device
         self._needed = {name: amount for name, amount in needed.items() if amount}
         self._connected_here = not ray.is_initialized()
         if self._connected_here:
@@ -92,7 +101,7 @@ class RayExecutor(PoolExecutor[_RayWorker]):
             raise UserError(str(error)) from None
 
     def _start_worker(self) -> None:
-        self._starting.append(_RayWorker(self._actor.remote(), self._context))
+        self._starting.append(_RayWorker(self._actor.remote(self._device), self._context))
 
     def _wait(self, running: Sequence[_RayWorker]) -> Sequence[_RayWorker]:
         events = {worker.reply: worker for worker in [*running, *self._starting]}
@@ -137,7 +146,7 @@ def _connect(config: ExecutorConfig) -> None:
     if config.address is not None and config.address != "auto":
         _check_address(config.address)
     if config.address is None:
-        cores = len(os.sched_getaffinity(0))
+        cores = available_cores()
         wanted = 0 if config.workers == "auto" else config.workers * config.resources.cpus
         options = {"address": "local", "include_dashboard": False, "num_cpus": max(cores, wanted)}
     handler = signal.getsignal(signal.SIGTERM)

@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks.federation.tasks import Task
 from benchmarks.federation.transfer import Border
-from benchmarks.federation.worker import WorkerContext, limit_to_one_thread
+from benchmarks.federation.worker import WorkerContext
 
 
 class SerialExecutor:
@@ -14,8 +14,8 @@ class SerialExecutor:
     workers = 1
 
     def __init__(self, context: WorkerContext):
-        limit_to_one_thread()
         self.context = context
+        context.start()
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         border = Border(self.context.device)

@@ -42,7 +42,12 @@ class PredictionResult(NamedTuple):
     log_likelihood: Tensor  # (n, classes) log probabilities, float32
 
 
-Task = ClientTask | PredictionTask
+@dataclass(frozen=True)
+class DeviceTask:
+    """Describe the device of the worker."""
+
+
+Task = ClientTask | PredictionTask | DeviceTask
 
 
 class Executor(Protocol):

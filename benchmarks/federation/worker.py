@@ -9,7 +9,9 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
+from benchmarks.federation import devices
 from benchmarks.federation.client import ClientImages, ImageSplit, LocalClient
+from benchmarks.federation.devices import DeviceReport
 from benchmarks.federation.tasks import (
     ClientTask,
     ClientTaskResult,
@@ -47,9 +49,22 @@ class WorkerContext:
     method: Method
     build_module: Callable[[], nn.Module]
     engine: Engine | None = None  # None: models compute their own forward passes
+    precision: str = "fp32"
     device: torch.device = HOST
+    workers_on_device: int = 1
     _models: list[FlatModel] = field(default_factory=list, init=False)
     _models_in_use: int = field(default=0, init=False)
+
+    def start(self) -> None:
+        """Prepare this process, which is that of the worker, and its device."""
+        limit_to_one_thread()
+        if self.device.type == "cpu":
+            return
+        devices.set_up(self.device, self.precision)
+        for name in ("train", "test"):
+            free = devices.free_memory(self.device) / self.workers_on_device
+            split = getattr(self, name)
+            setattr(self, name, devices.place_images(split, self.device, free))
 
     def acquire_model(self) -> FlatModel:
         """A model instance that the current task does not use yet."""
@@ -68,9 +83,21 @@ class WorkerContext:
         """
         self._models_in_use = 0
         border = border or Border(self.device)
-        if isinstance(task, PredictionTask):
-            return border.to_host(self._predict(task, border))
-        return self._run(task, border)
+        try:
+            if isinstance(task, ClientTask):
+                return self._run(task, border)
+            if isinstance(task, PredictionTask):
+                return border.to_host(self._predict(task, border))
+            return self._describe_device()
+        except torch.OutOfMemoryError as error:
+            lower = "lower executor.workers or train.batch_size, or use executor.device=cpu"
+            raise torch.OutOfMemoryError(f"{self.device} has no memory left: {lower}") from error
+
+    def _describe_device(self) -> DeviceReport:
+        if self.device.type == "cpu":
+            return DeviceReport()
+        example = torch.zeros(2, *self.train.views.shape)
+        return devices.describe(self.device, self.build_module, example)
 
     def _run(self, task: ClientTask, border: Border) -> ClientTaskResult:
         # Dropout draws from torch's global generator, so each task gets its own stream.

@@ -9,6 +9,7 @@ from benchmarks import data, models
 from benchmarks.config.labels import run_label
 from benchmarks.config.schema import RunConfig
 from benchmarks.config.sweep import PlannedRun
+from benchmarks.federation.devices import first_device
 from benchmarks.scenario.scenario import build_scenario
 from methods.core import registry
 from methods.core.contract import Method
@@ -65,3 +66,4 @@ def _validate(config: RunConfig, datasets: dict[str, data.Dataset], checked: set
         build_scenario(config, dataset)
         checked.add(scenario_key)
     build_method(config, dataset)
+    first_device(config.executor)

@@ -2,11 +2,13 @@
 
 import resource
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from benchmarks.records.record import ScenarioSection, Summary
+from benchmarks.federation.tasks import DeviceTask, Executor
+from benchmarks.records.record import DeviceSection, ScenarioSection, Summary
 from benchmarks.scenario.scenario import Scenario
 
 NUM_LAST_EVALUATIONS = 10  # of `last10`; LSG's tables use the last ten rounds
@@ -53,3 +55,9 @@ def peak_memory_mb() -> int:
     """Peak memory of this process plus that of its largest finished worker."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return sum(resource.getrusage(kind).ru_maxrss for kind in kinds) // 1024
+
+
+def describe_device(executor: Executor) -> DeviceSection:
+    """The device of the workers, with the peak memory of the worker that used most."""
+    reports = [asdict(report) for report in executor.run([DeviceTask()] * executor.workers)]
+    return DeviceSection(**max(reports, key=lambda report: int(report["peak_memory_mb"])))

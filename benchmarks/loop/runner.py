@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from benchmarks import data, models
 from benchmarks.config.schema import PROTOCOL_VERSION, RunConfig, to_plain_data
+from benchmarks.engine.compiled import CompiledEngine
 from benchmarks.engine.selection import select_engine
 from benchmarks.executors import WorkerError, make_executor
 from benchmarks.federation.client import ImageSplit
 from benchmarks.federation.cost import CostMeter
+from benchmarks.federation.devices import first_device
 from benchmarks.federation.pool import ClientPool
 from benchmarks.federation.view import PoolView
 from benchmarks.federation.worker import WorkerContext
@@ -34,6 +36,7 @@ from benchmarks.loop.preflight import build_method, module_builder
 from benchmarks.records import files, stale
 from benchmarks.records.lease import Lease, RunLeasedError, hold_lease
 from benchmarks.records.record import (
+    DeviceSection,
     Record,
     Status,
     Time,
@@ -104,9 +107,10 @@ class Run:
         self.scenario = scenario or build_scenario(config, self.dataset)
         self.method, self.spec = build_method(config, self.dataset)
         build_module = module_builder(config, self.dataset)
-        self.engine = select_engine(
-            config, self.scenario.client_sizes, self.dataset.shape, build_module, tracker.report
-        )
+        device = first_device(config.executor)
+        self.device = DeviceSection(type=device.type)
+        sizes, shape = self.scenario.client_sizes, self.dataset.shape
+        self.engine = select_engine(config, sizes, shape, build_module, tracker.report, device)
         context = self._make_worker_context(build_module)
         self.executor = make_executor(config.executor, context)
         self.pool = ClientPool(
@@ -142,6 +146,7 @@ class Run:
             registry.build(method.name, vars(method.params)),  # the client side has no server state
             build_module,
             self.engine,
+            self.config.executor.precision,
         )
 
     def context(self, stage: str) -> RoundContext:
@@ -155,6 +160,7 @@ class Run:
         self.scenario.save(run_dir / files.SCENARIO_FILE)
         self.method.setup(self.spec, self.pool_view, self.context("setup"))
         self._resume()
+        self.device = results.describe_device(self.executor)
         self.tracker.on_start(self.method.planned_participations, self.curve)
         last_save = time.monotonic()
         with defer_signals():
@@ -170,6 +176,7 @@ class Run:
         meter = self.pool.meter
         if meter.dropped_models and meter.dropped_models >= meter.participations:
             raise DivergenceError(f"all {meter.dropped_models} client models had NaN or Inf")
+        self.device = results.describe_device(self.executor)  # with the peak memory
 
     def run_round(self, stage: str) -> None:
         """Run one round, and an evaluation if one is due."""
@@ -334,8 +341,9 @@ class Run:
                 seconds_evaluation=round(self.seconds["evaluation"], 3),
                 executor=self.config.executor.name,
                 workers=self.executor.workers,
-                compiled=self.engine is not None,
+                compiled=isinstance(self.engine, CompiledEngine),
                 peak_memory_mb=results.peak_memory_mb(),
+                device=self.device,
             ),
         )
         write_record(run_dir, record)

@@ -78,6 +78,16 @@ class Summary(_Section):
     selected_round: int = 0
 
 
+class DeviceSection(_Section):
+    """Device of the workers. Dropout draws from its generator, which is seeded for each task."""
+
+    type: str = "cpu"
+    name: str = ""
+    versions: dict[str, str] = {}
+    peak_memory_mb: int = 0  # of the worker that used most
+    nondeterministic: list[str] = []  # operators of the model without a deterministic form
+
+
 class Time(_Section):
     """Time, memory and execution. The only section that differs between repetitions of a run."""
 
@@ -87,6 +97,7 @@ class Time(_Section):
     workers: int = 1
     compiled: bool = False
     peak_memory_mb: int = 0
+    device: DeviceSection = DeviceSection()
 
     @property
     def seconds(self) -> float:

@@ -27,6 +27,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, as in
 
 from benchmarks.terminal.command import Options, choose_names, run_command
 from methods.core.errors import invalid
+from methods.core.machine import available_cores
 
 DEFAULTS = {"parts": "all", "repeats": "7", "out": "reports/reproductions/speed"}
 
@@ -63,7 +64,7 @@ def _run(options: Options) -> int:
         results[name] = SUITES[name](int(options["repeats"]), partial(log, name))
         log(name, f"finished in {time.monotonic() - started:.0f} s")
         parts = {suite: results[suite] for suite in SUITES if suite in results}
-        cores = len(os.sched_getaffinity(0))
+        cores = available_cores()
         write_json(path, {"cores": cores, "versions": package_versions(), "parts": parts})
     for table in result_tables({name: results[name] for name in names}):
         console.print(table)

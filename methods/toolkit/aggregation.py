@@ -1,7 +1,6 @@
 """Aggregation of client models: pure functions of an (M, P) matrix, one row per model."""
 
 import ctypes
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from methods.core.errors import UserError
+from methods.core.machine import available_cores
 from methods.toolkit.native import load_library
 
 MIN_COMPILED_SIZE = 1 << 22  # values of all models; below this, compilation takes longer
@@ -198,5 +198,5 @@ def _map_column_blocks(work: Callable[[slice], T], width: int) -> list[T]:
     """Apply `work` to consecutive column blocks, in threads. Results are in the blocks' order."""
     starts = range(0, width, COLUMN_BLOCK_SIZE)
     blocks = [slice(start, min(start + COLUMN_BLOCK_SIZE, width)) for start in starts]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(available_cores()) as pool:
         return list(pool.map(work, blocks))

@@ -86,7 +86,7 @@ def test_predictions_are_in_the_order_of_the_indices_and_independent_of_the_work
     parts = ((dataset.test, dataset.test_labels), (dataset.train, dataset.train_labels))
     expected = [simple_evaluation(trained, vectors, *part)[2] for part in parts]
     assert np.array_equal(predicted[::-1], np.concatenate(expected))
-    executor = ProcessExecutor(trained.executor.context, 2)  # type: ignore[attr-defined]
+    executor = ProcessExecutor([trained.executor.context] * 2)  # type: ignore[attr-defined]
     try:
         parallel = predict(executor, trained.method, index, np.random.default_rng(1))
     finally:

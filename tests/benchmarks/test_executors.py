@@ -79,7 +79,7 @@ def faulty(open_run: Callable[..., Run]) -> Iterator[Run]:
     run = open_run("executor=serial")
     context = worker_context(run)
     context.method = FaultyMethod(run.method.params)
-    executor = ProcessExecutor(context, 2)
+    executor = ProcessExecutor([context] * 2)
     run.executor = run.pool.executor = executor
     yield run
     executor.close()

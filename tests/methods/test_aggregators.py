@@ -1,5 +1,6 @@
 """Aggregation functions against values by hand, NumPy, and a literal form of ARFL's equations."""
 
+import os
 import shutil
 
 import numpy as np
@@ -172,9 +173,7 @@ def test_reweighting_is_independent_of_threads_and_keeps_its_input(monkeypatch):
     before = matrix.clone()
     results = []
     for cores in (1, 4):
-        monkeypatch.setattr(
-            aggregation.os, "sched_getaffinity", lambda _, cores=cores: set(range(cores))
-        )
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
         results.append(residual_reweighting(matrix, 2.0, 0.1, ALL_TRAINABLE))
     assert torch.equal(results[0][0], results[1][0])
     assert np.array_equal(results[0][1], results[1][1])

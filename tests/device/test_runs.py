@@ -1,0 +1,127 @@
+"""Whole runs on the second device: the records, curves and models of the CPU."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import second_device
+import torch
+from run_helpers import SilentTracker, drop_seconds, to_comparable
+
+from benchmarks.config.compose import compose_run
+from benchmarks.config.sweep import PlannedRun
+from benchmarks.loop.preflight import validate_runs
+from benchmarks.loop.runner import Run
+from methods.core import registry
+from methods.core.errors import UserError
+
+every_method = pytest.mark.parametrize("method", [info.name for info in registry.list_methods()])
+
+
+def results_of(run: Run) -> list[Any]:
+    """Learning curve, journal, models, labels and client states."""
+    pool, models = run.pool, run.method.state.models
+    learned = to_comparable([models, dict(sorted(pool.relabeled.items())), pool.states])
+    return [drop_seconds(run.curve), run.journal, learned, run.confusion.tolist()]
+
+
+@pytest.fixture
+def run_on(tmp_path: Any) -> Callable[..., Run]:
+    """run_on("cpu", "method=lsg") -> the finished run on a device."""
+
+    def execute(device: str, *overrides: str) -> Run:
+        base = ["scale=smoke", "noise.rho=0.6", "executor=serial", "executor.compile=off"]
+        target = [f"runs_dir={tmp_path / device}", f"executor.device={device}"]
+        config = compose_run([*base, *target, *overrides])
+        run = Run(config, SilentTracker(config.run_dir))
+        try:
+            run.run()
+        finally:
+            run.executor.close()
+        return run
+
+    return execute
+
+
+@every_method
+def test_run_equals_that_of_the_cpu(run_on: Callable[..., Run], method: str) -> None:
+    """`auto` is the second device here."""
+    found, expected = (run_on(device, f"method={method}") for device in ("auto", "cpu"))
+    assert found.executor.context.device.type == "fln"
+    assert results_of(found) == results_of(expected)
+
+
+def test_plain_record_says_which_device(run_small: Callable[..., dict[str, Any]]) -> None:
+    record = run_small("executor.device=auto")
+    device = record["time"]["device"]
+    assert (device["type"], device["name"]) == ("fln", "second device")
+    assert device["nondeterministic"] == [] and device["peak_memory_mb"] >= 0
+    assert run_small("executor.device=cpu", "force=true")["time"]["device"]["type"] == "cpu"
+
+
+def test_spawned_workers_give_the_same_bytes(run_on: Callable[..., Run]) -> None:
+    workers = ["executor=processes", "executor.workers=2"]
+    found = run_on("auto", "method=fedcorr", *workers, "budget.participations=16")
+    pool = found.executor._pool  # type: ignore[attr-defined]
+    assert [type(worker.process).__name__ for worker in pool] == ["SpawnProcess"] * 2
+    assert {str(worker.context.device) for worker in pool} == {"fln:0"}
+    expected = run_on("cpu", "method=fedcorr", "budget.participations=16")
+    assert results_of(found) == results_of(expected)
+
+
+@pytest.mark.parametrize("devices", [("auto", "cpu"), ("cpu", "auto")])
+@pytest.mark.parametrize("method", ["fedcorr", "lsg", "fedcnml"])
+def test_run_resumes_on_another_device(
+    run_on: Callable[..., Run], configure: Callable[..., Any], devices: Any, method: str
+) -> None:
+    overrides = [f"method={method}", "noise.rho=0.6", "executor.compile=off"]
+    stopped = Run(configure(*overrides, f"executor.device={devices[0]}"), SilentTracker(None))
+    stopped.method.setup(stopped.spec, stopped.pool_view, stopped.context("setup"))
+    for _ in range(3):
+        stopped.run_round(str(stopped.method.stage(stopped.round)))
+    stopped._save_checkpoint()
+    tracker = SilentTracker(stopped.config.run_dir)
+    resumed = Run(configure(*overrides, f"executor.device={devices[1]}"), tracker)
+    resumed.run()
+    assert any("resuming from round 3" in line for line in tracker.lines)
+    assert results_of(resumed) == results_of(run_on("cpu", f"method={method}"))
+
+
+def test_out_of_memory_is_one_line_and_the_next_run_works(
+    run_small: Callable[..., dict[str, Any]],
+) -> None:
+    used = torch.accelerator.memory_allocated()
+    with second_device.memory_limit(used + 400_000):
+        record = run_small("executor.device=auto")
+    assert record["status"] == "failed"
+    assert record["reason"] == (
+        "OutOfMemoryError: fln:0 has no memory left: lower executor.workers or train.batch_size, "
+        "or use executor.device=cpu"
+    )
+    assert run_small("executor.device=auto")["status"] == "done"
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps", "cuda:1"])
+def test_unavailable_device_is_one_line(configure: Callable[..., Any], device: str) -> None:
+    config = configure(f"executor.device={device}")
+    with pytest.raises(UserError) as error:
+        validate_runs([PlannedRun([], config)])
+    expected = f"invalid executor.device='{device}': expected a device of this machine: cpu, fln"
+    assert str(error.value) == expected
+
+
+def test_precision_is_part_of_the_run_id_only_if_it_is_not_fp32(
+    configure: Callable[..., Any], run_small: Callable[..., dict[str, Any]]
+) -> None:
+    ids = [configure(f"executor.precision={p}").run_id for p in ("fp32", "tf32", "bf16")]
+    assert len(set(ids)) == 3 and ids[0] == configure("executor.device=cpu").run_id
+    assert "precision" not in configure().hashed_config()
+    with pytest.raises(UserError, match="invalid executor.precision='tf32': expected fp32 or bf16"):
+        validate_runs([PlannedRun([], configure("executor.precision=tf32"))])
+    records = [
+        run_small(f"executor.precision={p}", "executor.device=auto") for p in ("fp32", "bf16")
+    ]
+    assert [record["status"] for record in records] == ["done"] * 2
+    assert records[1]["config"]["precision"] == "bf16" and not records[1]["time"]["compiled"]
+    accuracies = [record["summary"]["final"] for record in records]
+    assert accuracies[0] == pytest.approx(accuracies[1], abs=0.05)
