@@ -90,7 +90,8 @@ class LSG(FedAvg):
         if params.distillation != "none" and params.backprop_distillation and local.weight:
             epochs = local.epochs_before + epoch
             teacher = correct_bias(local.ensemble[order], params.ema_alpha, epochs)
-            local.teacher = losses.tempered_softmax(teacher, params.temperature)
+            teacher = losses.tempered_softmax(teacher, params.temperature)
+            local.teacher = teacher, teacher.log()
 
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
         params, local = self.params, task.local
@@ -101,7 +102,8 @@ class LSG(FedAvg):
         else:
             loss = losses.cross_entropy(logits, batch.y)
         if local.teacher is not None:
-            loss = loss + local.weight * divergence(logits, local.teacher[batch.rows], params)
+            teacher = (values[batch.rows] for values in local.teacher)
+            loss = loss + local.weight * divergence(logits, *teacher, params)
         local.logits.append(logits.detach())
         return loss
 
@@ -135,13 +137,15 @@ def sharpened_loss(logits: Tensor, labels: Tensor, temperature: float, form: str
     return losses.softmax_twice_loss(sharpened.softmax(1), labels)
 
 
-def divergence(logits: Tensor, teacher: Tensor, params: LSGParams) -> Tensor:
+def divergence(logits: Tensor, teacher: Tensor, log_teacher: Tensor, params: LSGParams) -> Tensor:
     """Eq. 6 and 7: divergence of tempered predictions from the teacher's, which are tempered."""
     student = losses.tempered_softmax(logits, params.temperature)
     if params.kl_reduction == "linear":
-        return (teacher * (teacher.log() - student)).mean()
-    terms = losses.js_terms if params.distillation == "js" else losses.kl_terms
-    values = terms(teacher, student)
+        return (teacher * (log_teacher - student)).mean()
+    if params.distillation == "js":
+        values = losses.js_terms(teacher, student)
+    else:
+        values = teacher * (log_teacher - student.log())
     return values.mean() if params.kl_reduction == "mean" else values.sum(1).mean()
 
 

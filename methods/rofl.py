@@ -99,25 +99,29 @@ class RoFL(FedAvg):
 
     def before_epoch(self, epoch: int, order: Tensor, task: LocalTask) -> None:
         local = task.local
-        local.epoch_pseudo, local.epoch_members = local.pseudo_labels[order], local.members[order]
+        labels = task.client.labels[order], local.pseudo_labels[order]
+        local.epoch_columns = torch.stack([*labels, order], 1)
+        local.epoch_members = local.members[order]
 
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
         local = task.local
         logits = model.head(features := model.features(batch.x))
         losses = cross_entropy(logits, batch.y, reduction="none")
         selected = smallest_loss_indices(losses, local.rate)
-        of_batch = batch.y, local.epoch_pseudo[batch.rows], local.epoch_members[batch.rows]
-        labels, pseudo, members = (values.index_select(0, selected) for values in of_batch)
-        features, logits = (values.index_select(0, selected) for values in (features, logits))
+        of_batch = local.epoch_columns[batch.rows], local.epoch_members[batch.rows]
+        columns, members, features, logits = (
+            values.index_select(0, selected) for values in (*of_batch, features, logits)
+        )
+        labels, pseudo, positions = columns.unbind(1)
         consistent = nearest_class(local.centroids, features.detach()) == labels
         targets = torch.where(consistent, labels, pseudo)
-        loss = cross_entropy(logits, targets)
-        loss = loss + self.params.lambda_e * entropy(logits.softmax(1)).mean()
+        uncertainty = entropy(logits.softmax(1)).mean()
+        loss = torch.add(cross_entropy(logits, targets), uncertainty, alpha=self.params.lambda_e)
         if local.pull:
             distances = (features - local.centroids[labels]).square().sum(1)
             loss = loss + local.pull * (consistent * distances).mean()
         if batch.epoch == task.ctx.train.local_epochs - 1:
-            local.selected.append(batch.index.index_select(0, selected))
+            local.selected.append(positions)
             local.targets.append(targets)
         means = class_means(features.detach(), members)
         local.centroids = update_local_centroids(local.centroids, means)

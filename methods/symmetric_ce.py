@@ -31,13 +31,21 @@ class SymmetricCE(FedAvg):
     params: SymmetricCEParams
     fedavg_equivalent_params = {"alpha": 1.0, "beta": 0.0}
 
+    def before_epoch(self, epoch: int, order: Tensor, task: LocalTask) -> None:
+        client = task.client
+        task.local.log_labels = log_labels(client.labels[order], client.num_classes)
+
     def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
-        logits = model(batch.x)
+        logits, targets = model(batch.x), task.local.log_labels[batch.rows]
         forward = self.params.alpha * cross_entropy(logits, batch.y)
-        return forward + self.params.beta * reverse_cross_entropy(logits, batch.y)
+        return forward + self.params.beta * reverse_cross_entropy(logits, targets)
 
 
-def reverse_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+def log_labels(labels: Tensor, num_classes: int) -> Tensor:
+    """log y_c, (n, classes). Zeros of y are clamped."""
+    return one_hot(labels, num_classes).clamp(1e-4, 1.0).log()
+
+
+def reverse_cross_entropy(logits: Tensor, log_labels: Tensor) -> Tensor:
     """Mean over samples of -sum_c p_c log y_c. For a hard label this is 9.2103 (1 - p_y)."""
-    log_labels = one_hot(labels, logits.shape[1]).clamp(1e-4, 1.0).log()
     return -(logits.softmax(1).clamp(1e-7, 1.0) * log_labels).sum(1).mean()

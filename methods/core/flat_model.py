@@ -40,6 +40,7 @@ class FlatModel:
         self.weights_leaf = self.weights.detach().requires_grad_()  # one autograd leaf, for engines
         self.weights_leaf.grad = self.grad
         self.leaves = (self.weights_leaf, *parameters)
+        self._memory = self.vector.untyped_storage().data_ptr()
         sizes = [tensor.numel() for tensor in tensors]
         views = [v.view(t.shape) for v, t in zip(self.vector.split(sizes), tensors, strict=True)]
         grads = self.grad.split(sizes[: len(parameters)])
@@ -82,6 +83,8 @@ class FlatModel:
 
     def load(self, vector: Tensor) -> "FlatModel":
         """Copy a parameter vector into the model."""
+        if self.leaves[-1].untyped_storage().data_ptr() != self._memory:
+            raise RuntimeError("the module was moved after its parameters became views of a vector")
         self.vector.copy_(vector)
         self.received_vector, self.grad_offset = vector, None
         return self

@@ -21,7 +21,7 @@ MISTAKES = {
     "method=fedcorr method.final=poc": ["key method.final: did you mean final_method?"],
     "evaluate.memorised_samples=0": ["did you mean memorization_samples?"],
     "method.mu=1": ["unknown key method.mu", "available: name"],
-    "executor.workers=2": ["unknown key executor.workers", "available: compile, name"],
+    "executor.workers=2": ["unknown key executor.workers", "available: compile, device, name"],
     "hydra.verbos=true": ["unknown key hydra.verbos", "did you mean verbose?"],
     "~seed=1": ["missing seed: set seed=VALUE"],
     "~noise=rho_tau": ["missing noise: set noise=VALUE"],
@@ -77,6 +77,10 @@ MISTAKES = {
     "train.optimizer=lion": ["invalid train.optimizer='lion': expected sgd or adam"],
     "train.local_epochs=0": ["invalid train.local_epochs=0: expected an integer of at least 1"],
     "executor.compile=maybe": ["invalid executor.compile='maybe': expected"],
+    "executor.device=gpu": [
+        "invalid executor.device='gpu': expected auto, cpu, cuda, cuda:N, mps or xpu"
+    ],
+    "executor.precision=fp16": ["invalid executor.precision='fp16': expected"],
     "budget.participations=1e3": ["invalid budget.participations=1000.0: expected an integer"],
     "evaluate.validation=1": ["invalid evaluate.validation=1: expected a number in [0, 1)"],
     "evaluate.every=0": ["invalid evaluate.every=0: expected an integer of at least 1"],

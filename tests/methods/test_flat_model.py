@@ -82,6 +82,27 @@ def test_load_copies_the_vector(model: FlatModel) -> None:
     assert torch.allclose(model.drift, torch.full((model.num_trainable,), 2.0))
 
 
+def test_moved_module_is_refused(model: FlatModel) -> None:
+    """Its parameters would no longer be views of the vector, and training would change nothing."""
+    vector = model.vector.clone()
+    model.load(vector)
+    model.module.double()
+    with pytest.raises(RuntimeError, match="moved after"):
+        model.load(vector)
+
+
+def test_gradients_of_whole_vector_parameters_and_offset_add_up(model: FlatModel) -> None:
+    ones = [torch.ones_like(leaf) for leaf in model.leaves]
+    model.set_grad([None] * len(ones))
+    assert not model.grad.any()
+    model.set_grad([ones[0], *[None] * (len(ones) - 1)])
+    assert model.grad.tolist() == [1] * 23
+    model.grad_offset = torch.full_like(model.grad, 0.5)
+    model.set_grad([ones[0], None, *ones[2:]])
+    assert model.grad.tolist() == [1.5] * 6 + [2.5] * 17
+    assert model.load(model.vector.clone()).grad_offset is None
+
+
 def test_batch_of_one_uses_and_keeps_running_statistics(model: FlatModel) -> None:
     model.train()(images())
     before = model.vector.clone()

@@ -1,0 +1,125 @@
+"""Work of one training step on the second device: kernel launches, transfers, scalar reads.
+
+Launches are those of a whole client task with 500 samples in batches of 10, divided by its steps.
+Transfers and scalar reads must not depend on the number of steps.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from second_device import Counts, counting
+
+from benchmarks import models
+from benchmarks.data.images import MemoryImages
+from benchmarks.data.registry import CIFAR_AUGMENTATION
+from benchmarks.data.transforms import ImageTransforms
+from benchmarks.federation.client import ImageSplit
+from benchmarks.federation.tasks import ClientTask
+from benchmarks.federation.worker import WorkerContext
+from methods.core import registry
+from methods.core.task import Payload, RoundContext, TaskSpec, TrainParams
+
+SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 10
+SPEC = TaskSpec("cifar10", SHAPE, CLASSES, 10, 2, 40, 84, 62006)
+TRANSFORMS = ImageTransforms(SHAPE, ((0.5,) * 3, (0.25,) * 3), CIFAR_AUGMENTATION)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A local update in round 15 of 20 and its limit of launches per step."""
+
+    method: str
+    launches: float
+    stage: str = "train"
+    shared: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
+    model: str = "lenet5"
+
+    def __str__(self) -> str:
+        return "-".join((self.method, self.stage, self.model, *map(str, self.shared)))
+
+
+CASES = [
+    Case("fedavg", 36),
+    Case("fedprox", 38),
+    Case("fedcorr", 46, "preprocessing", {"noise_level": 0.0}),
+    Case("fedcorr", 54, "preprocessing", {"noise_level": 0.5, "noisy": True}),
+    Case("fedcorr", 46, "training"),
+    Case("lsg", 62),
+    Case("rofl", 96, shared={"centroids": torch.ones(CLASSES, 84)}),
+    Case("fedcnml", 172, "federation", {"cutoffs": np.array([0.5, 0.5])}),
+    Case("dividemix", 155, "divide", params={"divide_epochs": 2}),
+    Case("fedavg", 145, model="resnet18"),
+    Case("fedavg", 84, model="cnn9"),
+    Case("coteaching", 84),
+    Case("jointopt", 74, "joint", params={"joint_epochs": 1}),
+    Case("symmetric_ce", 57),
+    Case("feddyn", 45, shared={"mean_samples": 100.0}),
+    Case("fedlsr", 152),
+]
+
+
+def work_of(case: Case, num_samples: int, **train: int) -> tuple[Counts, int]:
+    """Counts of a local update, and the number of its steps. The client has trained before."""
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (num_samples, *SHAPE), generator=generator, dtype=torch.uint8)
+    split = ImageSplit(MemoryImages(pixels), TRANSFORMS)
+    labels = torch.randint(CLASSES, (num_samples,), generator=generator)
+    method = registry.build(case.method, case.params)
+    context = WorkerContext(
+        split,
+        split,
+        CLASSES,
+        [np.arange(num_samples)],
+        labels,
+        method,
+        lambda: models.build(case.model, CLASSES, SHAPE),
+        device=torch.device("fln:0"),
+    )
+    context.start()
+    ctx = RoundContext(
+        1, 15, case.stage, SPEC, TrainParams(**{"local_epochs": 1, "batch_size": BATCH, **train})
+    )
+    vector = context.acquire_model().vector.cpu()
+    vectors = {name: vector.clone() for name in method.model_names}
+    shared, state = dict(case.shared), {}
+    for _ in range(2 if case.model == "lenet5" else 1):
+        if case.stage == "federation":
+            measure = Payload(vectors, {"trains": True})
+            state = context.execute(ClientTask("measure", 0, measure, ctx, None, state)).state
+        payload = Payload({} if case.stage == "federation" else vectors, shared)
+        with counting() as counts:
+            result = context.execute(ClientTask("local_update", 0, payload, ctx, None, state))
+        state = result.state
+    return counts, -(-result.samples_trained // BATCH)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_launches_per_step(case: Case) -> None:
+    counts, steps = work_of(case, 500 if case.model == "lenet5" else 150)
+    assert counts.launches / steps <= case.launches, counts.operators.most_common()
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.model == "lenet5"], ids=str)
+def test_transfers_do_not_depend_on_the_number_of_steps(case: Case) -> None:
+    (one, _), (two, _) = (work_of(case, count) for count in (60, 120))
+    assert (one.transfers, one.scalar_reads) == (two.transfers, two.scalar_reads)
+    assert one.scalar_reads <= 2
+
+
+def test_one_upload_holds_the_random_numbers_of_a_local_update() -> None:
+    """Uploads: payload, labels, positions of the images, random numbers; then those of mixup."""
+    for method, stage, uploads in (("fedavg", "train", 4), ("fedcorr", "training", 5)):
+        for epochs in (1, 3):
+            (counts, steps) = work_of(Case(method, 0, stage), 20, local_epochs=epochs)
+            assert (counts.uploads, counts.downloads, steps) == (uploads, 1, 2 * epochs)
+
+
+def test_transfers_of_dividemix_per_epoch_and_network() -> None:
+    cases = (Case("dividemix", 0, "divide", params={"divide_epochs": n}) for n in (2, 3))
+    (two, _), (three, _) = (work_of(case, 60) for case in cases)
+    assert three.transfers - two.transfers <= 2 * 2
+    assert three.scalar_reads == two.scalar_reads
