@@ -102,8 +102,8 @@ class LSG(FedAvg):
         else:
             loss = losses.cross_entropy(logits, batch.y)
         if local.teacher is not None:
-            teacher = (values[batch.rows] for values in local.teacher)
-            loss = loss + local.weight * divergence(logits, *teacher, params)
+            teacher, log_teacher = (values[batch.rows] for values in local.teacher)
+            loss = loss + local.weight * divergence(logits, teacher, log_teacher, params)
         local.logits.append(logits.detach())
         return loss
 

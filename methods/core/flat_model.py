@@ -83,7 +83,7 @@ class FlatModel:
 
     def load(self, vector: Tensor) -> "FlatModel":
         """Copy a parameter vector into the model."""
-        if self.leaves[-1].untyped_storage().data_ptr() != self._memory:
+        if next(self.module.parameters()).untyped_storage().data_ptr() != self._memory:
             raise RuntimeError("the module was moved after its parameters became views of a vector")
         self.vector.copy_(vector)
         self.received_vector, self.grad_offset = vector, None

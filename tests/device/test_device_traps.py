@@ -1,7 +1,7 @@
 """Faults that results on the second device do not show, each with a test of its own kind."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,11 +18,12 @@ from benchmarks.federation.client import ImageSplit
 from benchmarks.federation.tasks import ClientTask
 from benchmarks.federation.transfer import Border, upload
 from benchmarks.loop.runner import Run
+from benchmarks.models.base import ImageClassifier
 from methods.core import registry
 from methods.core.flat_model import FlatModel
 from methods.core.task import Payload
 
-DEVICE = torch.device("fln:0")
+DEVICE = "fln:0"  # not a torch.device: the tests are collected in a process without it
 
 
 class Float64Recorder(TorchDispatchMode):
@@ -36,7 +37,7 @@ class Float64Recorder(TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         for value in result if isinstance(result, list | tuple) else [result]:
             if isinstance(value, Tensor) and value.dtype == torch.float64:
-                if value.device.type == DEVICE.type:
+                if str(value.device) == DEVICE:
                     self.found.add(str(function))
         return result
 
@@ -50,34 +51,44 @@ def test_client_tasks_have_no_float64_on_the_device(
     with Float64Recorder() as recorder:
         while (stage := run.method.stage(run.round)) is not None:
             run.run_round(stage)
-    assert run.executor.context.device == DEVICE  # type: ignore[attr-defined]
+    assert str(run.executor.context.device) == DEVICE  # type: ignore[attr-defined]
     assert recorder.found == set()
     with recorder:
         torch.ones(2, device=DEVICE).double()
     assert recorder.found == {"aten._to_copy.default"}
 
 
-def layers_task(run: Run) -> ClientTask:
-    payload = Payload(run.method.state.models, {})
-    return ClientTask("local_update", 3, payload, run.context("train"), None, {})
+class DropoutModel(ImageClassifier):
+    """A linear model with dropout, for digits."""
+
+    feature_dim = 64
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout, self.head = nn.Dropout(0.5), nn.Linear(64, 10)
+
+    def features(self, images: Tensor) -> Tensor:
+        return self.dropout(images.flatten(1))
+
+
+def execute(run: Run, client_id: int = 3, vector: Tensor | None = None) -> Tensor:
+    """The vector of a client after its local update."""
+    models = run.method.state.models if vector is None else {"model": vector}
+    ctx = run.context("train")
+    task = ClientTask("local_update", client_id, Payload(models, {}), ctx, None, {})
+    context = run.executor.context  # type: ignore[attr-defined]
+    result: Tensor = context.execute(task).reply.models["model"]
+    return result
 
 
 def test_dropout_is_seeded_for_each_task(open_run: Callable[..., Run]) -> None:
     """The device has a generator of its own, which other work uses, too."""
-    model = ["dataset=stripes", "model=cnn9", "method=fedavg"]
-    overrides = ["hydra.searchpath=[pkg://example_plugin.conf]", *model, "executor.device=auto"]
-    run = open_run(*overrides)
-    context, task = run.executor.context, layers_task(run)  # type: ignore[attr-defined]
-    first = context.execute(task).reply.models["model"]
-    torch.rand(17, device=DEVICE)
-    torch.rand(5)
-    assert torch.equal(context.execute(task).reply.models["model"], first)
-    torch.get_device_module(DEVICE).manual_seed(1)
-    seed = torch.get_device_module(DEVICE).manual_seed
-    context.execute(task)
-    assert torch.get_device_module(DEVICE).manual_seed is seed
-    other = task._replace(client_id=4)
-    assert not torch.equal(context.execute(other).reply.models["model"], first)
+    run, vector = open_run("executor.device=auto"), FlatModel(DropoutModel()).vector
+    run.executor.context.build_module = DropoutModel  # type: ignore[attr-defined]
+    first = execute(run, vector=vector)
+    for device in (DEVICE, "cpu"):
+        torch.rand(17, device=device)
+        assert torch.equal(execute(run, vector=vector), first)
 
 
 def test_process_with_an_accelerator_does_not_fork(open_run: Callable[..., Run]) -> None:
@@ -107,22 +118,29 @@ def test_question_for_devices_does_not_start_cuda(monkeypatch: pytest.MonkeyPatc
     assert not torch.cuda.is_initialized()
 
 
-@pytest.mark.parametrize(
-    ("precision", "is_allowed"), [("fp32", False), ("tf32", True), ("bf16", False)]
-)
-def test_tf32_is_used_only_by_name(
-    monkeypatch: pytest.MonkeyPatch, precision: str, is_allowed: bool
-) -> None:
-    for owner, name in (
-        (torch.backends.cudnn, "allow_tf32"),
-        (torch.backends.cuda.matmul, "allow_tf32"),
-        (torch.backends.cudnn, "deterministic"),
-        (torch.backends.cudnn, "benchmark"),
-    ):
-        monkeypatch.setattr(owner, name, not is_allowed)
-    devices.set_up(DEVICE, precision)
-    assert torch.backends.cudnn.allow_tf32 == torch.backends.cuda.matmul.allow_tf32 == is_allowed
-    assert torch.backends.cudnn.deterministic and not torch.backends.cudnn.benchmark
+FLAGS = [
+    (torch.backends.cudnn, "allow_tf32"),
+    (torch.backends.cuda.matmul, "allow_tf32"),
+    (torch.backends.cudnn, "deterministic"),
+    (torch.backends.cudnn, "benchmark"),
+]
+
+
+@pytest.fixture
+def flags() -> Iterator[None]:
+    """Restores the settings of CUDA."""
+    before = [getattr(owner, name) for owner, name in FLAGS]
+    yield
+    for (owner, name), value in zip(FLAGS, before, strict=True):
+        setattr(owner, name, value)
+
+
+@pytest.mark.parametrize(("precision", "tf32"), [("fp32", False), ("tf32", True), ("bf16", False)])
+def test_tf32_is_used_only_by_name(flags: None, precision: str, tf32: bool) -> None:
+    for owner, name in FLAGS:
+        setattr(owner, name, not tf32)
+    devices.set_up(torch.device(DEVICE), precision)
+    assert [getattr(owner, name) for owner, name in FLAGS] == [tf32, tf32, True, False]
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
@@ -178,14 +196,14 @@ def test_upload_is_one_transfer_of_all_types() -> None:
         torch.tensor([False, True]),
     ]
     with second_device.counting() as counts:
-        moved = upload(tensors, DEVICE)
+        moved = upload(tensors, torch.device(DEVICE))
     assert (counts.uploads, counts.launches, counts.downloads) == (1, 0, 0)
     for found, expected in zip(moved, tensors, strict=True):
-        assert found.device == DEVICE and torch.equal(found.cpu(), expected)
+        assert str(found.device) == DEVICE and torch.equal(found.cpu(), expected)
 
 
 def test_shared_payload_is_uploaded_once_and_comes_back_as_itself() -> None:
-    border, vector = Border(DEVICE), torch.randn(10)
+    border, vector = Border(torch.device(DEVICE)), torch.randn(10)
     payload = Payload({"a": vector, "b": vector}, {"level": 0.5, "list": [torch.ones(2)]})
     with second_device.counting() as counts:
         first, second = (border.to_device(payload, shared=True) for _ in range(2))
@@ -206,7 +224,7 @@ def test_images_that_do_not_fit_stay_on_the_host(
         run = open_run("executor.device=auto")
         context = run.executor.context  # type: ignore[attr-defined]
         assert (context.train.on_device is not None) == (free_bytes > 1000)
-        replies.append(context.execute(layers_task(run)).reply.models["model"])
+        replies.append(execute(run))
     assert torch.equal(*replies)
 
 
@@ -214,5 +232,5 @@ def test_number_of_workers_shares_the_memory(digits: Any) -> None:
     split = ImageSplit(digits.train, digits.views)
     assert isinstance(digits.train, MemoryImages)
     size = digits.train.tensor.nbytes
-    assert devices.place_images(split, DEVICE, 2 * size).on_device is not None
-    assert devices.place_images(split, DEVICE, 2 * size - 2).on_device is None
+    assert devices.place_images(split, torch.device(DEVICE), 2 * size).on_device is not None
+    assert devices.place_images(split, torch.device(DEVICE), 2 * size - 2).on_device is None

@@ -75,7 +75,8 @@ def test_run_resumes_on_another_device(
     run_on: Callable[..., Run], configure: Callable[..., Any], devices: Any, method: str
 ) -> None:
     overrides = [f"method={method}", "noise.rho=0.6", "executor.compile=off"]
-    stopped = Run(configure(*overrides, f"executor.device={devices[0]}"), SilentTracker(None))
+    config = configure(*overrides, f"executor.device={devices[0]}")
+    stopped = Run(config, SilentTracker(config.run_dir))
     stopped.method.setup(stopped.spec, stopped.pool_view, stopped.context("setup"))
     for _ in range(3):
         stopped.run_round(str(stopped.method.stage(stopped.round)))
