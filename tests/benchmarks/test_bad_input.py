@@ -21,7 +21,10 @@ MISTAKES = {
     "method=fedcorr method.final=poc": ["key method.final: did you mean final_method?"],
     "evaluate.memorised_samples=0": ["did you mean memorization_samples?"],
     "method.mu=1": ["unknown key method.mu", "available: name"],
-    "executor.workers=2": ["unknown key executor.workers", "available: device, precision, compile, name"],
+    "executor.workers=2": [
+        "unknown key executor.workers",
+        "available: device, precision, compile, name",
+    ],
     "hydra.verbos=true": ["unknown key hydra.verbos", "did you mean verbose?"],
     "~seed=1": ["missing seed: set seed=VALUE"],
     "~noise=rho_tau": ["missing noise: set noise=VALUE"],
