@@ -5,9 +5,10 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.executors.pool import PoolExecutor, WorkerDiedError, reply_to
 from benchmarks.federation.tasks import Task
@@ -15,7 +16,8 @@ from benchmarks.federation.worker import WorkerContext, limit_to_one_thread
 from benchmarks.interruption import end_with_parent
 
 
-class _ProcessWorker(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _ProcessWorker:
     process: BaseProcess
     connection: Connection
     context: WorkerContext
