@@ -27,6 +27,7 @@ from methods.core.params import (
 from methods.core.plugins import Registry
 
 PROTOCOL_VERSION = 2  # increased when numbers of existing configurations change
+FIRST_TUNING_SEED = 1000  # `fln tune` uses seeds from here on; tuned results use smaller ones
 SCALES = ("paper", "laptop", "smoke")
 COMPONENTS = ("dataset", "model", "partition", "noise", "method")
 HASHED_SECTIONS = ("train", "federation", "budget", "evaluate")
@@ -167,6 +168,13 @@ class RunConfig:
     force: bool
     stale: Literal["auto", "rerun", "keep", "error"]
     dry_run: bool
+
+    @model_validator(mode="after")
+    def _check_seed(self) -> "RunConfig":
+        if self.hyperparameters.startswith("tuned") and self.seed >= FIRST_TUNING_SEED:
+            expected = f"less than {FIRST_TUNING_SEED} with hyperparameters=tuned"
+            raise invalid("seed", self.seed, f"{expected}: tuning uses the others")
+        return self
 
     def hashed_config(self) -> dict[str, Any]:
         """Result-affecting configuration as plain data, without paths, device and tracking."""

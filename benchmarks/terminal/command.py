@@ -6,6 +6,7 @@ Options are key=value arguments. User errors are printed in one line, with exit 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from benchmarks.interruption import InterruptedCommand
 from methods.core.errors import UserError, invalid, suggest, unknown
 
 Options = dict[str, str]
@@ -34,6 +35,9 @@ def run_command(
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
+    except InterruptedCommand as error:
+        print(f"interrupted: {error.consequence}", file=sys.stderr)
+        return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

@@ -36,15 +36,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, as in
 
 from benchmarks.config.compose import Composer, hydra_session
 from benchmarks.config.experiments import CONF
+from benchmarks.config.schema import FIRST_TUNING_SEED, RunConfig
 from benchmarks.terminal.command import Options, choose_names, require_choice, run_command
 from methods.core.errors import UserError, invalid, missing
 
 if TYPE_CHECKING:
-    from benchmarks.config.schema import RunConfig
     from benchmarks.tune.study import Study
 
-FIXED = ("hyperparameters=common", "evaluate.validation=0.05")  # of all trials
-MIN_SEED = 1000  # results use smaller seeds
+FIXED = ("hyperparameters=common", "evaluate.validation=0.05", "evaluate.memorization_samples=0")
 DEFAULTS = {"method": "", "dataset": "digits", "scale": "laptop", "trials": "8", "seeds": "1000"}
 DEFAULTS |= {"judge": "noisy", "jobs": "1", "tuned": str(CONF / "tuned"), "out": ""}
 DEFAULTS |= {"runs_dir": "runs", "dry_run": "false", "report": "false"}
@@ -66,12 +65,14 @@ def _run(options: Options, command: str) -> int:
     for key in ("dry_run", "report"):
         require_choice(key, options[key], ("true", "false"))
     if "seed" in options:
-        raise invalid("seed", options["seed"], f"seeds={MIN_SEED} or another list of seeds")
+        raise invalid(
+            "seed", options["seed"], f"seeds={FIRST_TUNING_SEED} or another list of seeds"
+        )
     jobs, trials = (_parse_integers(key, options[key], 1)[0] for key in ("jobs", "trials"))
     settings = TuningSettings(
         _run_overrides(options, jobs),
         trials,
-        tuple(_parse_integers("seeds", options["seeds"], MIN_SEED)),
+        tuple(_parse_integers("seeds", options["seeds"], FIRST_TUNING_SEED)),
         require_choice("judge", options["judge"], list(JUDGES)),
     )
     available = [info.name for info in list_methods()]
@@ -111,7 +112,7 @@ def _tune(studies: "Sequence[Study]", jobs: int, options: Options, command: str)
     return 1 if any(study.failed or study.best is None for study in studies) else 0
 
 
-def _report(config: "RunConfig", methods: Sequence[str], options: Options) -> int:
+def _report(config: RunConfig, methods: Sequence[str], options: Options) -> int:
     """Print the table of the tuned data, and save table and figures."""
     from benchmarks.terminal.console import make_console
     from benchmarks.tune.data import data_dir, read_tuned

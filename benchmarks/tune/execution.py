@@ -2,13 +2,15 @@
 
 import math
 import multiprocessing
-import signal
+import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from pathlib import Path
 from typing import Any
 
 from benchmarks.config.schema import RunConfig
+from benchmarks.interruption import defer_signals_of_sweep, raise_if_requested, serve_sweep
 from benchmarks.run import run_from_config
 from benchmarks.tune.study import FIRST, FULL, Study
 
@@ -36,7 +38,7 @@ def execute_studies(
     active: dict[Future[str | None], tuple[Study, RunConfig]] = {}
     skipped: set[str] = set()
     unfinished = list(studies)
-    with InProcessExecutor() if jobs == 1 else _make_pool(jobs) as pool:
+    with defer_signals_of_sweep() as stop_file, _make_pool(jobs, stop_file) as pool:
         while unfinished:
             pending = {study: study.pending() for study in unfinished}
             running = [study for study, _ in active.values()]
@@ -48,7 +50,9 @@ def execute_studies(
             ready = [(study, config) for study, config in runs if config.run_id not in taken]
             for study, config in ready[: jobs - len(active)]:
                 active[pool.submit(_execute, config)] = (study, config)
-            for future in wait(active, return_when=FIRST_COMPLETED).done:
+            finished = wait(active, return_when=FIRST_COMPLETED).done
+            raise_if_requested()
+            for future in finished:
                 study, config = active.pop(future)
                 status = future.result()
                 if status is None:
@@ -61,11 +65,11 @@ def execute_studies(
                 skipped.clear()
 
 
-def _make_pool(jobs: int) -> Executor:
-    """Processes that end without a message on Ctrl-C. Their runs resume from a checkpoint."""
+def _make_pool(jobs: int, stop_file: Path) -> Executor:
+    if jobs == 1:
+        return InProcessExecutor()
     context = multiprocessing.get_context("spawn")
-    on_interrupt = (signal.SIGINT, signal.SIG_DFL)
-    return ProcessPoolExecutor(jobs, context, initializer=signal.signal, initargs=on_interrupt)
+    return ProcessPoolExecutor(jobs, context, serve_sweep, (os.getpid(), stop_file))
 
 
 def _execute(config: RunConfig) -> str | None:

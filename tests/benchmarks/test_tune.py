@@ -122,6 +122,8 @@ def test_runs_use_the_tuned_values(tuned: Path, capsys: pytest.CaptureFixture[st
     assert (config["train"]["lr"], config["method"]["mu"]) == tuple(values.values())
     assert run_main([*options, "hyperparameters=common"]) == 0
     assert yaml.safe_load(capsys.readouterr().out)["train"]["lr"] == 0.01
+    assert run_main([*options[:-2], "seed=1000", "dry_run=true"]) == 2
+    assert "invalid seed=1000: expected less than 1000 with" in capsys.readouterr().err
 
 
 def test_journal_has_the_trials(tuned: Path) -> None:
