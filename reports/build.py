@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.config.protocols import HYPERPARAMETERS
 from benchmarks.config.schema import SCALES
 from benchmarks.records.record import ACCURACIES
 from benchmarks.terminal import command
@@ -15,9 +16,10 @@ from reports.tables.results import collect_results
 from reports.tables.settings import collect_settings, settings_csv, settings_table
 
 DEFAULTS = {"table": "all", "runs": "runs", "out": "reports/reproductions", "scale": "all"}
-DEFAULTS |= {"accuracy": "published"}
+DEFAULTS |= {"accuracy": "published", "hyperparameters": ""}
 USAGE = """
 python -m reports.build [table=NAME,...] [runs=DIR,...] [out=DIR] [scale=NAME] [accuracy=NAME]
+                        [hyperparameters=NAME]
 
 Write comparison tables (reproduced vs. published) as Markdown, LaTeX and CSV:
   OUT/SCALE/TABLE.md, TABLE.csv, TABLE.tex (for \\input), TABLE_page.tex (a document of its own)
@@ -29,6 +31,7 @@ Write comparison tables (reproduced vs. published) as Markdown, LaTeX and CSV:
           or paper if there are none
   accuracy  reproduced accuracy: published (default, the one that the paper reports), selected,
             last10, best (oracle) or final
+  hyperparameters  published, common or tuned; by default those that a run has at the scale
 """
 
 
@@ -44,6 +47,9 @@ def build(options: dict[str, str]) -> int:
     choices = ("published", *ACCURACIES)
     accuracy = command.require_choice("accuracy", options["accuracy"], choices)
     accuracy = "" if accuracy == "published" else accuracy
+    kind = options["hyperparameters"]
+    if kind:
+        command.require_choice("hyperparameters", kind, HYPERPARAMETERS)
     dirs = command.split_dirs(options["runs"])
     runs, out_dir = load_runs(dirs), Path(options["out"])
     warnings = list(runs.warnings)
@@ -53,18 +59,20 @@ def build(options: dict[str, str]) -> int:
         )
     for name in names:
         if name in table_names():
-            warnings += _write_results(name, runs, scale, out_dir, accuracy)
+            warnings += _write_results(name, runs, scale, out_dir, (accuracy, kind))
         else:
             warnings += _write_settings(name, "paper" if scale == "all" else scale, out_dir)
     command.print_warnings(warnings)
     return 0
 
 
-def _write_results(name: str, runs: Runs, scale: str, out_dir: Path, accuracy: str) -> list[str]:
+def _write_results(
+    name: str, runs: Runs, scale: str, out_dir: Path, choices: tuple[str, str]
+) -> list[str]:
     """Write one table at the scale, or at every scale with runs of it. Returns the warnings."""
     table = load_table(name)
     scales = SCALES if scale == "all" else [scale]
-    found = [collect_results(table, runs, each, accuracy) for each in scales]
+    found = [collect_results(table, runs, each, *choices) for each in scales]
     for results in [results for results in found if results.cells] or found[:1]:
         scale_dir = out_dir / results.scale
         _write_files(comparison_table(results), comparison_csv(results), scale_dir)

@@ -17,7 +17,7 @@ from benchmarks.records.record import ACCURACIES, TESTED
 from benchmarks.records.references import REFERENCE_METHOD
 from benchmarks.terminal import command
 from methods.core.errors import UserError
-from reports.frame.load import load_runs, rows_of
+from reports.frame.load import caption_of, load_runs, rows_of
 from reports.frame.pivot import (
     Pivot,
     matches_filter,
@@ -101,7 +101,8 @@ def compare(options: dict[str, str]) -> int:
         filters["scale"] = options["scale"]
     frame = select(runs.done, filters)
     table = pivot(frame, options["rows"], options["cols"], options["metric"])
-    sections = [means_section(table, excluded_runs(runs.unsuccessful, filters))]
+    excluded = excluded_runs(runs.unsuccessful, filters)
+    sections = [means_section(table, caption_of(rows_of(frame)), excluded)]
     repairs = Repairs.of(frame, table)
     if table.in_percent:
         sections.append(accuracies_section(frame, table, repairs))
@@ -127,11 +128,12 @@ def excluded_runs(unsuccessful: pd.DataFrame, filters: Mapping[str, str]) -> lis
     ]
 
 
-def means_section(table: Pivot, excluded: Sequence[str]) -> Section:
+def means_section(table: Pivot, caption: str, excluded: Sequence[str]) -> Section:
     """Means of the cells, with notes on what else differs and which runs are excluded."""
     notes = [
         f"note: {key} also differs between cells: {', '.join(values)}"
         for key, values in table.varying.items()
+        if key not in ("protocol", "hyperparameters")  # in the title
     ]
     notes += [f"excluded from the means: {run}" for run in excluded]
     notes.append(BOLD_RULE)
@@ -143,7 +145,7 @@ def means_section(table: Pivot, excluded: Sequence[str]) -> Section:
         for row in table.row_values
     ]
     unit = (" (oracle)" if table.accuracy == "best" else "") + " in percent" * table.in_percent
-    title = f"{table.metric}{unit}: mean ± sample standard deviation (seeds)"
+    title = f"{table.metric}{unit}: mean ± sample standard deviation (seeds); {caption}"
     header = (f"{table.rows} \\ {table.cols}", *table.col_values)
     return Section(title, header, tuple(rows), tuple(notes))
 

@@ -33,7 +33,8 @@ COLUMNS = (
     "run:displayName", "run:state", "summary:status", "summary:summary/best",
     "summary:summary/last10", "config:method.value.name", "config:dataset.value.name",
     "config:partition.value.name", "config:noise.value.name", "config:noise.value.rho",
-    "config:scale.value", "config:seed.value", "summary:clients/f1",
+    "config:scale.value", "config:protocol.value", "config:hyperparameters.value",
+    "config:seed.value", "summary:clients/f1",
     "summary:labels/accuracy_after", "summary:cost/participations", "summary:time/seconds_method",
 )  # fmt: skip
 HTTP_TIMEOUT_S = "10"

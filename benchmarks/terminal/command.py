@@ -62,7 +62,7 @@ def parse_options(
 
 def is_run_filter(key: str) -> bool:
     """True for a key of the run configuration, such as `noise.rho`."""
-    return "." in key or key == "seed"
+    return "." in key or key in ("seed", "protocol", "hyperparameters")
 
 
 def require_choice(key: str, value: str, choices: Sequence[str]) -> str:

@@ -11,8 +11,8 @@ from reports.frame.pivot import format_value
 
 Setting = tuple[tuple[str, str], ...]
 # Sections that all methods of a comparison share.
-SETTING_SECTIONS = ("dataset", "model", "partition", "noise", "federation", "budget")
-VARIANT_SECTIONS = ("method", "train", "labels")
+SETTING_SECTIONS = ("dataset", "model", "partition", "noise", "federation", "budget", "protocol")
+VARIANT_SECTIONS = ("method", "train", "labels", "hyperparameters")
 # The setting of the figures in the FedCorr paper.
 PAPER_SETTING = {
     "dataset.name": "cifar10", "partition.name": "iid", "noise.name": "rho_tau",

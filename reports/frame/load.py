@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.config.labels import protocol_caption
 from benchmarks.records.files import CHECKPOINT_FILE, RECORD_FILE, SCENARIO_FILE
 from benchmarks.records.record import (
     ACCURACIES,
@@ -104,6 +105,14 @@ def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = _hashable(value)
     return flat
+
+
+def caption_of(rows: Iterable[Row]) -> str:
+    """Protocols and hyperparameters of some runs, for the caption of a table."""
+    return protocol_caption(
+        (row.get("protocol", "unknown"), row.get("hyperparameters", "unknown"), row["method.name"])
+        for row in rows
+    )
 
 
 def rows_of(frame: pd.DataFrame, method: str = "") -> list[Row]:

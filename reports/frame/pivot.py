@@ -18,7 +18,7 @@ from reports.frame.statistics import BySeed, Pairs, Ranking, mean, pair, ranking
 PERCENTAGES = (*ACCURACIES, "forgetting")  # fractions of the summary, shown in percent
 LOWER_IS_BETTER = ("cost.", "time.", "summary.forgetting")  # prefixes of metrics
 METRIC_SECTIONS = ("summary.", "reference.", "metrics.", "cost.", "time.", "scenario.")
-CONFIG_SECTIONS = (*COMPONENTS, *HASHED_SECTIONS)
+CONFIG_SECTIONS = ("scale", "protocol", "hyperparameters", *COMPONENTS, *HASHED_SECTIONS)
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,7 @@ def _distinct(series: "pd.Series[Any]") -> tuple[str, ...]:
 
 
 def _config_keys(frame: pd.DataFrame) -> list[str]:
-    return [
-        key for key in map(str, frame) if key == "scale" or key.partition(".")[0] in CONFIG_SECTIONS
-    ]
+    return [key for key in map(str, frame) if key.partition(".")[0] in CONFIG_SECTIONS]
 
 
 def _check_comparable(frame: pd.DataFrame, rows: str, cols: str) -> dict[str, tuple[str, ...]]:

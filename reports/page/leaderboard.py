@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.records.record import ACCURACIES
 from reports.figures import select
 from reports.figures.select import SETTING_SECTIONS, VARIANT_SECTIONS, Setting, settings
-from reports.frame.load import Row
+from reports.frame.load import Row, caption_of
 from reports.frame.statistics import (
     BySeed,
     corrected_tests,
@@ -63,9 +63,9 @@ def describe_settings(groups: Mapping[Setting, Variants]) -> list[dict[str, Any]
         budget = row["budget.participations"]
         config = row["config"]
         cohort, total = config.get("federation.clients_per_round"), config["federation.num_clients"]
-        described.append(
-            {"scale": row["scale"], **labels, "budget": budget, "clients": f"{cohort} of {total}"}
-        )
+        clients, choices = f"{cohort} of {total}", caption_of(rows[0] for rows in members.values())
+        described.append({"scale": row["scale"], **labels, "budget": budget, "clients": clients})
+        described[-1]["protocol"] = choices
     similar: dict[str, list[dict[str, str]]] = {}
     for setting, description in zip(groups, described, strict=True):
         similar.setdefault(str(description), []).append(dict(setting))

@@ -36,19 +36,25 @@ def rerun(config: Mapping[str, Any], scale: str) -> Rerun:
     groups = [
         f"{name}={own[f'{name}.name']}" for name in ("method", "dataset", "partition", "noise")
     ]
-    model = f"model={own['model.name']}"
+    more = [name for name in ("protocol", "hyperparameters", "model.name") if name in own]
+    choices = {name: f"{name.partition('.')[0]}={own[name]}" for name in more}
+    if own.get("hyperparameters") == "tuned_oracle":
+        choices["hyperparameters"] = "hyperparameters=tuned"
     changed: dict[str, Any] = {}
     try:
-        default = compose_flat(groups, scale)
-        if default.get("model.name") != own["model.name"]:
-            changed["model.name"] = default.get("model.name", ABSENT)
-            groups.append(model)
+        for name, choice in choices.items():
             default = compose_flat(groups, scale)
+            if default.get(name, ABSENT) != own[name]:
+                changed[name] = default.get(name, ABSENT)
+                groups.append(choice)
+        default = compose_flat(groups, scale)
     except UserError:
         default, changed = {}, {}
-        groups = [*dict.fromkeys([*groups, model])]
+        groups = [*dict.fromkeys([*groups, *choices.values()])]
     found = differences(
-        own, default, lambda key: key in own and not key.endswith((".name", ".content"))
+        own,
+        default,
+        lambda key: key in own and key not in choices and not key.endswith((".name", ".content")),
     )
     values = [f"{key}={to_override_value(value)}" for key, (value, _) in found.items()]
     values += [f"labels={config['labels']}"] if "labels" in config else []

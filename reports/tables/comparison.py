@@ -119,6 +119,8 @@ def _general_notes(results: Results, shared: list[str], of_paper: list[str]) -> 
         " seed after Holm's correction for the conditions; never for one seed."
         f" {DASH}: no runs.{dashes if reasons else ''}"
     )
+    if results.caption:
+        notes.add(f"Reproduced with {results.caption}.")
     if results.scale != table.scale:
         notes.add(
             f"Reproduced at scale {results.scale}, smaller than in the paper;"

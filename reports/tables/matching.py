@@ -39,11 +39,14 @@ class Match:
     num_excluded: int = 0  # completed runs of the cell under other conditions
 
 
-def match(table: PublishedTable, runs: Runs, scale: str) -> tuple[dict[CellKey, Match], list[str]]:
+def match(
+    table: PublishedTable, runs: Runs, scale: str, hyperparameters: str = ""
+) -> tuple[dict[CellKey, Match], list[str]]:
     """Runs of the cells that have one at this scale, and warnings, also about near misses."""
     runs_by_names = _group_by_names(runs, scale)
+    more = [f"hyperparameters={hyperparameters}"] if hyperparameters else []
     overrides = {
-        (row.label, column.label): table.overrides(row.label, column.label, scale)
+        (row.label, column.label): (*table.overrides(row.label, column.label, scale), *more)
         for row in table.rows
         for column in table.columns
         if table.cell(row.label, column.label).method

@@ -7,7 +7,7 @@ from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from benchmarks.records.files import CURVE_FILE, RECORD_FILE
 from benchmarks.records.readers import read_curve
 from methods.core.errors import UserError
-from reports.frame.load import Row, Runs
+from reports.frame.load import Row, Runs, caption_of
 from reports.frame.statistics import mean, sample_std
 from reports.published.tables import PublishedTable
 from reports.tables.matching import CellKey, Match, differences, in_sections, match
@@ -51,6 +51,7 @@ class Results:
     scale: str
     cells: Mapping[CellKey, ReproducedCell]  # only cells with a run
     warnings: tuple[str, ...]
+    caption: str = ""  # protocols and hyperparameters of the runs
     accuracy: str = ""  # of the reproduced cells, if it is not that of the published table
 
     @property
@@ -63,13 +64,16 @@ class Results:
         return self.cells.get(key, ReproducedCell({}, 0, self.table.statistic, ()))
 
 
-def collect_results(table: PublishedTable, runs: Runs, scale: str, accuracy: str = "") -> Results:
+def collect_results(
+    table: PublishedTable, runs: Runs, scale: str, accuracy: str = "", hyperparameters: str = ""
+) -> Results:
     """Reproduced values of a published table, from runs of one scale only.
 
-    Tables of accuracies have the one that the paper reports, or `accuracy`.
+    Tables of accuracies have the one that the paper reports, or `accuracy`. Runs have the default
+    hyperparameters of the scale, or `hyperparameters`.
     """
-    matches, warnings = match(table, runs, scale)
-    results = Results(table, scale, {}, (), "" if table.target is not None else accuracy)
+    matches, warnings = match(table, runs, scale, hyperparameters)
+    results = Results(table, scale, {}, (), "", "" if table.target is not None else accuracy)
     cells = {
         key: _reproduced_cell(table, results.metric, found, warnings)
         for key, found in matches.items()
@@ -81,7 +85,8 @@ def collect_results(table: PublishedTable, runs: Runs, scale: str, accuracy: str
             average = _average(present, table.statistic) if len(present) == len(inner) else None
             if average is not None:
                 cells[row.label, table.average] = average
-    return replace(results, cells=cells, warnings=tuple(warnings))
+    caption = caption_of(run for found in matches.values() for run in found.done)
+    return replace(results, cells=cells, warnings=tuple(warnings), caption=caption)
 
 
 def cost_to_reach(run: Row, target: float) -> float | None:

@@ -224,6 +224,20 @@ def test_command_gives_the_same_run_id():
     assert set(found.defaults) == keys and len(words) == 3 + 6 + 4
 
 
+def test_command_has_the_protocol_if_it_is_not_the_default():
+    """Uses the real configuration. Values are relative to the protocol of the command."""
+    from benchmarks.config.compose import compose_run
+
+    chosen = ["protocol=lsg", "hyperparameters=published", "method=lsg", "dataset=cifar10"]
+    config = compose_run([*chosen, "train.lr=0.01", "noise=pairwise"])
+    found = rerun(flatten(config.hashed_config()), config.scale)
+    assert compose_run(shlex.split(found.command)[3:]).run_id == config.run_id
+    assert found.command.endswith(
+        "protocol=lsg hyperparameters=published scale=laptop train.lr=0.01"
+    )
+    assert set(found.defaults) == {"protocol", "hyperparameters", "train.lr"}
+
+
 def test_command_has_all_parameters_of_an_unknown_method(frozen_conf):
     config = {
         "method.name": "mine",

@@ -224,6 +224,23 @@ def test_forgetting_is_best_minus_last10(write_run, capsys, tmp_path):
     assert "| fedprox | 1.00 |\n| fedavg | 2.00 |" in text, "less is better"
 
 
+def test_comparison_says_which_hyperparameters_differ(write_run, capsys, tmp_path):
+    write_run("method=fedavg", best=0.5)
+    write_run("method=fedcorr", "hyperparameters=tuned", best=0.6)
+    runs = f"runs={tmp_path / 'runs'}"
+    assert compare.main([runs, f"out={tmp_path / 'out.md'}"]) == 0
+    text = (tmp_path / "out.md").read_text()
+    assert "protocol fedcorr, hyperparameters common (fedavg), tuned (fedcorr)" in text
+    write_run("method=fedavg", "hyperparameters=tuned", seed=2)
+    assert compare.main([runs]) == 2
+    assert "differ in hyperparameters: common, tuned; select one" in capsys.readouterr().err
+    assert compare.main([runs, "hyperparameters=tuned"]) == 0
+    write_run("method=fedprox", "hyperparameters=tuned", "protocol=lsg")
+    assert compare.main([runs, "hyperparameters=tuned", f"out={tmp_path / 'out.md'}"]) == 0
+    text = (tmp_path / "out.md").read_text()
+    assert "protocol fedcorr (fedavg, fedcorr), lsg (fedprox), hyperparameters tuned" in text
+
+
 def test_columns_are_ordered_by_number_with_null_last(write_run, capsys, tmp_path):
     for noise in ("noise.rho=0.05", "noise.rho=0.4", "noise.rho=1"):
         write_run("dataset=cifar100", noise)

@@ -103,6 +103,22 @@ def test_runs_of_one_cell_have_one_configuration(write_run, collected):
     assert cell.notes[-1] == "Excluded: 3 runs with another model, training, federation or budget."
 
 
+def test_protocols_and_hyperparameters_are_not_mixed(write_run, collected, tmp_path):
+    write_run(*NONIID, "method=fedavg", seed=1, best=0.5)
+    write_run(*NONIID, "method=fedavg", "hyperparameters=tuned", seed=2, best=0.9)
+    write_run(*NONIID, "method=fedavg", "protocol=lsg", seed=3, best=0.7)
+    results = collected("fedcorr_table9", "laptop")
+    assert results.cells["FedAvg", CELL].values == {1: 50.0}
+    assert results.caption == "protocol fedcorr, hyperparameters common"
+    (warning,) = results.warnings
+    assert warning.endswith("1 run excluded for hyperparameters=tuned (cell: common)")
+    tuned = collect_results(
+        load_table("fedcorr_table9"), load_runs([tmp_path / "runs"]), "laptop", "", "tuned"
+    )
+    assert tuned.cells["FedAvg", CELL].values == {2: 90.0}
+    assert tuned.caption == "protocol fedcorr, hyperparameters tuned"
+
+
 def test_models_distinguish_cells_of_a_table_that_compares_them(write_run, collected):
     common = (
         *("dataset=cifar10", "partition.form=official", "noise.form=official", "noise.rho=0.4"),

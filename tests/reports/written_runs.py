@@ -44,6 +44,7 @@ DEFAULTS = {
     "noise": "rho_tau",
     "method": "fedavg",
 }
+CHOICES = {"protocol": "fedcorr", "hyperparameters": "common"}
 TRAIN = {
     **{"local_epochs": 5, "batch_size": 10, "optimizer": "sgd", "lr": 0.01, "momentum": 0.5},
     **{"weight_decay": 0.0, "lr_decay": 1.0, "clip_norm": 0.0},
@@ -73,7 +74,7 @@ def written_config(overrides: tuple[str, ...], scale: str = "laptop") -> dict[st
         "budget": {"participations": participations},
         "evaluate": {"every": 1, "memorization_samples": 1000},
     }
-    config |= {"protocol": values.pop("protocol", "fedcorr"), "hyperparameters": "common"}
+    config |= {key: values.pop(key, default) for key, default in CHOICES.items()}
     for key, value in values.items():
         if key not in OPTIONS:
             section, name = key.split(".")

@@ -94,9 +94,10 @@ function describeSetting(setting) {
   return [setting.dataset, setting.model, setting.partition, setting.noise].join(" · ");
 }
 
-/** Scale, budget and clients of a setting, and keys that distinguish it from similar ones. */
+/** Scale, budget, clients, protocol and hyperparameters of a setting, and keys that distinguish it from similar ones. */
 function describeBudget(setting) {
   const budget = `${formatCount(setting.budget)} participations`;
-  const parts = [`scale ${setting.scale}`, budget, `${setting.clients} clients per round`, setting.also];
+  const clients = `${setting.clients} clients per round`;
+  const parts = [`scale ${setting.scale}`, budget, clients, setting.protocol, setting.also];
   return parts.filter(Boolean).join(" · ");
 }
