@@ -19,7 +19,7 @@ from methods.core.task import Batch, Client, LocalTask, Models, Reply, RoundCont
 from methods.core.training import ModelList, Trainer
 from methods.fedavg import client_arrays
 from methods.toolkit import mixture, mixup
-from methods.toolkit.losses import cross_entropy, one_hot, sharpen
+from methods.toolkit.losses import cross_entropy, entropy, one_hot, sharpen
 from methods.toolkit.schedules import ramp
 from methods.toolkit.warmup import WarmupMethod, WarmupParams
 
@@ -31,6 +31,7 @@ GMM_KWARGS: dict[str, Any] = {"max_iter": 10, "tol": 1e-2, "reg_covar": 5e-4}
 class DivideMixParams(WarmupParams):
     divide_epochs: PositiveInt = 20  # local epochs after the warm-up; each starts with a division
     warmup_batch_size: PositiveInt = 128  # batch size of the warm-up; then train.batch_size
+    warmup_entropy: bool = False  # reward uncertain predictions in the warm-up
     lambda_u: NonNegative = 25.0  # lambda_u, weight of the unlabeled loss
     lambda_u_ramp_fraction: Fraction = 0.2  # ramp of lambda_u from 0, of the later rounds
     threshold: Fraction = 0.5  # tau, clean probability above which a sample keeps its label
@@ -61,6 +62,9 @@ class DivideMix(WarmupMethod):
     8. FedCorr states the optimizer of the DivideMix paper and, for all methods, its own. The
        default is that of the DivideMix paper. FedCorr's own: train.lr=0.01 train.momentum=0.5
        train.weight_decay=0 train.batch_size=10 method.warmup_batch_size=10.
+    9. For pairwise (asymmetric) noise, the paper subtracts the mean entropy of the predictions from
+       the loss of the warm-up. `warmup_entropy` does so. It is off by default, because the kind of
+       noise is not known; set for a known kind, it belongs into `oracle=[method.warmup_entropy]`.
     """
 
     name = "dividemix"
@@ -81,7 +85,7 @@ class DivideMix(WarmupMethod):
         models = task.load_models()
         if task.ctx.stage == "warmup":
             for model in models.values():
-                loss = self._cross_entropy_loss(model, task)
+                loss = self._warmup_loss(model, task)
                 training.train(task, [model], loss, batch_size=self.params.warmup_batch_size)
         else:
             self._divide_and_train(models["a"], models["b"], task)
@@ -115,6 +119,11 @@ class DivideMix(WarmupMethod):
         mixing = np.concatenate([np.empty(0, np.int64), *(order for _, order in drawn)])
         lams = [max(lam, 1 - lam) for lam, _ in drawn]
         return Division(clean, labeled, unlabeled, lams, rows, torch.from_numpy(mixing))
+
+    def _warmup_loss(self, model: FlatModel, task: LocalTask) -> training.LossFunction:
+        if self.params.warmup_entropy:
+            return lambda batch: confidence_penalty_loss(model(batch.x), batch.y)
+        return self._cross_entropy_loss(model, task)
 
     def _cross_entropy_loss(self, model: FlatModel, task: LocalTask) -> training.LossFunction:
         return lambda batch: self.batch_loss(model, batch, task)
@@ -204,6 +213,11 @@ def mixmatch_loss(logits: Tensor, targets: Tensor, num_labeled: int, weight: flo
         errors = probabilities[num_labeled:] - targets[num_labeled:]
         loss = loss + weight * errors.square().mean()
     return loss + uniform_penalty(probabilities.mean(0))
+
+
+def confidence_penalty_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy minus the mean entropy of the predictions, which opposes confidence."""
+    return cross_entropy(logits, labels) - entropy(logits.softmax(1)).mean()
 
 
 def uniform_penalty(mean: Tensor) -> Tensor:

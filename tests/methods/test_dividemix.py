@@ -21,7 +21,7 @@ from methods.dividemix import (
     uniform_penalty,
 )
 from methods.fedavg import FedAvg
-from methods.toolkit.losses import sharpen
+from methods.toolkit.losses import entropy, sharpen
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 3.0]])
 TARGETS = torch.tensor([[0.7, 0.2, 0.1], [0.0, 1.0, 0.0]])
@@ -51,6 +51,12 @@ def set_division(monkeypatch, clean_a, clean_b=None):
 def test_sharpen():
     sharpened = sharpen(torch.tensor([[0.35526, 0.145003, 0.499737]]), 0.5)
     assert torch.allclose(sharpened, torch.tensor([[0.31793, 0.052966, 0.629104]]), atol=1e-6)
+
+
+def test_confidence_penalty_loss():
+    """Cross-entropies .407606 and .094923; entropies .832396 and .366595."""
+    loss = dividemix.confidence_penalty_loss(LOGITS, torch.tensor([0, 2]))
+    assert loss.item() == pytest.approx(0.251265 - 0.599495, abs=2e-6)
 
 
 def test_uniform_penalty():
@@ -245,6 +251,19 @@ def test_warmup_is_fedavg_with_own_batch_size(make_client, make_ctx, vectors):
         assert torch.equal(reply.models[name], fedavg.models["model"])
     assert client.state == {}
     assert client.samples_trained == 2 * client.num_samples
+
+
+def test_warmup_entropy_lowers_confidence(make_client, make_ctx, vectors):
+    """After the same steps, predictions have a higher entropy."""
+    entropies = []
+    for warmup_entropy in (False, True):
+        client = make_client()
+        ctx = make_ctx(stage="warmup", local_epochs=5, lr=0.1)
+        reply = update(client, ctx, vectors, warmup_batch_size=16, warmup_entropy=warmup_entropy)
+        model = client.load_model(reply.models["a"]).eval()
+        (logits,) = training.map_client_samples(client, [model])
+        entropies.append(entropy(logits.softmax(1)).mean().item())
+    assert entropies[0] < entropies[1]
 
 
 def test_prediction_averages_logits():
