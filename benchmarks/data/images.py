@@ -52,6 +52,7 @@ class FileImages:
     """
 
     in_memory = False
+    num_threads = 1  # that decode; set by the worker
 
     def __init__(
         self, root: Path, paths: Sequence[str], shape: Shape, size: int, keep_aspect: bool
@@ -69,10 +70,8 @@ class FileImages:
 
     def fetch(self, index: Tensor) -> Tensor:
         paths = [self.path(position) for position in index.tolist()]
-        # Decoding releases the GIL. Workers limited to one thread decode in that thread.
-        num_threads = min(torch.get_num_threads(), len(paths))
-        if num_threads > 1:
-            with ThreadPoolExecutor(num_threads) as pool:
+        if self.num_threads > 1 and len(paths) > 1:
+            with ThreadPoolExecutor(self.num_threads) as pool:  # Decoding releases the GIL.
                 decoded = list(pool.map(self._decode, paths))
         else:
             decoded = [self._decode(path) for path in paths]

@@ -19,7 +19,12 @@ class SerialExecutor:
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         border = Border(self.context.device)
-        return [self.context.execute(task, border) for task in tasks]
+        results = []
+        for number, task in enumerate(tasks):
+            for following in tasks[number + 1 : number + 2]:
+                self.context.read_ahead(following)
+            results.append(self.context.execute(task, border))
+        return results
 
     def close(self) -> None:
         pass

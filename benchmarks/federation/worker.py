@@ -1,6 +1,7 @@
 """Worker context: everything that a worker needs to execute tasks."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
+from benchmarks.data.images import FileImages
 from benchmarks.federation import devices
 from benchmarks.federation.client import ClientImages, ImageSplit, LocalClient
 from benchmarks.federation.devices import DeviceReport
@@ -22,6 +24,7 @@ from benchmarks.federation.tasks import (
 from benchmarks.federation.transfer import HOST, Border, upload
 from methods.core.contract import Method
 from methods.core.flat_model import Engine, FlatModel
+from methods.core.machine import available_cores
 from methods.core.streams import derive_seed
 from methods.core.task import LocalTask
 
@@ -52,12 +55,17 @@ class WorkerContext:
     precision: str = "fp32"
     device: torch.device = HOST
     workers_on_device: int = 1
+    _reader: ThreadPoolExecutor | None = field(default=None, init=False)
+    _read_ahead: dict[int, Future[Tensor]] = field(default_factory=dict, init=False)
     _models: list[FlatModel] = field(default_factory=list, init=False)
     _models_in_use: int = field(default=0, init=False)
 
     def start(self) -> None:
         """Prepare this process, which is that of the worker, and its device."""
         limit_to_one_thread()
+        for split in (self.train, self.test):
+            if isinstance(split.images, FileImages):
+                split.images.num_threads = max(available_cores() // self.workers_on_device, 1)
         if self.device.type == "cpu":
             return
         devices.set_up(self.device, self.precision)
@@ -75,6 +83,16 @@ class WorkerContext:
                 self._models.append(FlatModel(module, self.engine))
         self._models_in_use += 1
         return self._models[self._models_in_use - 1]
+
+    def read_ahead(self, task: Task) -> None:
+        """Read the images of a later task in another thread, unless they are ready in memory."""
+        is_ready = self.train.images.in_memory and self.device.type == "cpu"
+        if is_ready or self.train.on_device is not None or not isinstance(task, ClientTask):
+            return
+        if self._reader is None:
+            self._reader = ThreadPoolExecutor(1)
+        index = torch.from_numpy(self.client_indices[task.client_id])
+        self._read_ahead[task.client_id] = self._reader.submit(self.train.images.fetch, index)
 
     def execute(self, task: Task, border: Border | None = None) -> Any:
         """Execute a task on the device. The task and the result are in host memory.
@@ -103,6 +121,7 @@ class WorkerContext:
         # Dropout draws from torch's global generator, so each task gets its own stream.
         stream = task.ctx.generator("layers", task.task, task.client_id)
         self._seed_layers(stream.initial_seed())
+        ahead = self._read_ahead.pop(task.client_id, None)
         index = torch.from_numpy(self.client_indices[task.client_id])
         given_labels = self.all_given_labels[index]
         labels = given_labels if task.labels is None else task.labels
@@ -110,7 +129,7 @@ class WorkerContext:
         given_labels, labels, state = border.to_device((given_labels, labels, dict(task.state)))
         client = LocalClient(
             task.client_id,
-            ClientImages(self.train, index, self.device),
+            ClientImages(self.train, index, self.device, None if ahead is None else ahead.result),
             given_labels,
             labels,
             state,

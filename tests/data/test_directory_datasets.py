@@ -105,14 +105,10 @@ def test_clothing1m_pixels_equal_torchvisions(clothing: Path) -> None:
 
 def test_batch_is_independent_of_the_number_of_threads(clothing: Path) -> None:
     dataset = load("clothing1m", clothing)
-    before = torch.get_num_threads()
     batches = []
-    try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            batches.append(dataset.train.fetch(torch.arange(5)))
-    finally:
-        torch.set_num_threads(before)
+    for threads in (1, 2):
+        dataset.train.num_threads = threads
+        batches.append(dataset.train.fetch(torch.arange(5)))
     assert torch.equal(*batches)
 
 
