@@ -26,6 +26,7 @@ class DeviceReport:
     name: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     peak_memory_mb: int = 0
+    dropout_generator: str = "cpu"  # device of the generator that dropout draws from
     nondeterministic: list[str] = field(default_factory=list)  # operators of the model
 
 
@@ -118,6 +119,7 @@ def describe(
         name,
         {key: value for key, value in versions.items() if value is not None},
         peak // 2**20,
+        device.type,
         nondeterministic_operators(build_module().to(device), x.to(device)),
     )
 

@@ -79,12 +79,13 @@ class Summary(_Section):
 
 
 class DeviceSection(_Section):
-    """Device of the workers. Dropout draws from its generator, which is seeded for each task."""
+    """Device of the workers."""
 
     type: str = "cpu"
     name: str = ""
     versions: dict[str, str] = {}
     peak_memory_mb: int = 0  # of the worker that used most
+    dropout_generator: str = "cpu"  # of this device, seeded for each task
     nondeterministic: list[str] = []  # operators of the model without a deterministic form
 
 

@@ -55,6 +55,7 @@ def test_plain_record_says_which_device(run_small: Callable[..., dict[str, Any]]
     record = run_small("executor.device=auto")
     device = record["time"]["device"]
     assert (device["type"], device["name"]) == ("fln", "second device")
+    assert device["dropout_generator"] == "fln"
     assert device["nondeterministic"] == [] and device["peak_memory_mb"] >= 0
     assert run_small("executor.device=cpu", "force=true")["time"]["device"]["type"] == "cpu"
 

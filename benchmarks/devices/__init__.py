@@ -1,0 +1,1 @@
+"""Command that lists devices, compares one with the CPU, and counts the operations of runs."""
