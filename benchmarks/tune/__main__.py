@@ -5,8 +5,9 @@
     fln tune dataset=digits report=true                  table and figures of existing data
 
 Every method has the same number of trials and the same budget per trial. All trials run with a
-quarter of the budget, the best quarter of them with the whole budget. The first trial is the
-recipe. The search space of a method is conf/search/METHOD.yaml; without a file, the learning rate.
+quarter of the budget; the first one, which is the recipe, and the best quarter of the others with
+the whole budget. The search space of a method is conf/search/METHOD.yaml; without a file, the
+learning rate.
 A stopped command resumes when it is repeated. Several commands at once share the work.
 
 Options:
@@ -145,7 +146,7 @@ def _print_plan(studies: "Sequence[Study]") -> int:
         for study in studies
         for _ in range(study.num_finalists * len(study.settings.seeds))
     ]
-    finalists = f"the best {study.num_finalists} of {study.settings.trials} trials of each method"
+    finalists = f"the recipe and the best {study.num_finalists - 1} other trials of each method"
     print(f"then {finalists} with {study.budgets[1]} participations: {format_total(times)}")
     return 0
 

@@ -1,6 +1,7 @@
 """Tuning of one method by successive halving over ordinary runs.
 
 All trials run with a quarter of the budget, the best quarter of them again with the whole budget.
+The recipe always does, too: a short run favors high learning rates, which fit wrong labels later.
 Run records are the results of trials, so that a stopped study resumes and several processes share
 one study in the same way as a sweep. An Optuna journal keeps the values of all trials, from the
 first start on, and the finished trials.
@@ -50,7 +51,8 @@ class Study:
         full = self.recipe.budget.participations
         first = max(math.ceil(full / REDUCTION), self.recipe.federation.clients_per_round)
         self.budgets = (min(first, full), full)
-        self.num_finalists = math.ceil(settings.trials / REDUCTION)
+        best = math.ceil(settings.trials / REDUCTION)
+        self.num_finalists = min(1 + best, settings.trials)  # the recipe and the best others
         self.failed: set[str] = set()  # run ids that failed in this process
         self._scores: dict[str, float] = {}  # by run id
         self._runs: dict[tuple[int, int], list[PlannedRun]] = {}
@@ -92,14 +94,16 @@ class Study:
         return self._runs[stage, trial]
 
     def trials(self, stage: int) -> list[int]:
-        """Trials of a stage, the best of the previous stage first. None yet for an open one."""
+        """Trials of a stage. The full stage has none until the first one has ended."""
         if stage == FIRST:
             return list(range(self.settings.trials))
         scores = [self.score(FIRST, trial) for trial in self.trials(FIRST)]
-        if any(score is None for score in scores):
+        known = {trial: score for trial, score in enumerate(scores) if score is not None}
+        if len(known) < len(scores):
             return []
-        ranked = sorted(self.trials(FIRST), key=lambda trial: -(scores[trial] or -math.inf))
-        return [trial for trial in ranked if scores[trial] != -math.inf][: self.num_finalists]
+        others = sorted(range(1, len(known)), key=lambda trial: -known[trial])
+        finalists = [0, *others[: self.num_finalists - 1]]
+        return [trial for trial in finalists if known[trial] != -math.inf]
 
     def score(self, stage: int, trial: int) -> float | None:
         """Mean score over the seeds; minus infinity if a run was unsuccessful; None if open."""
