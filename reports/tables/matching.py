@@ -57,7 +57,7 @@ def match(
     found: dict[CellKey, Match] = {}
     near_misses: Counter[str] = Counter()
     for key, config in configs.items():
-        is_required = _required_key_filter(scale, distinguishing[key], config)
+        is_required = _required_key_filter(scale, distinguishing[key])
         for run in runs_by_names[_names(overrides[key])]:
             different = differences(run["config"], config, is_required)
             done = run["status"] == "done"
@@ -93,8 +93,10 @@ def _compose_flat(conf_dir: Path, overrides: tuple[str, ...]) -> FlatConfig:
 def differences(
     config: FlatConfig, other: FlatConfig, is_compared: Callable[[str], bool]
 ) -> dict[str, tuple[Any, Any]]:
-    """Compared keys that differ, with both values."""
+    """Compared keys that differ, with both values. Unknown content of data does not differ."""
+    unknown = {key for key in {*config} ^ {*other} if key.endswith(".content")}
     keys = [key for key in dict.fromkeys([*other, *config]) if is_compared(key)]
+    keys = [key for key in keys if key not in unknown]
     pairs = {key: (config.get(key, ABSENT), other.get(key, ABSENT)) for key in keys}
     return {key: (one, two) for key, (one, two) in pairs.items() if one != two}
 
@@ -140,17 +142,11 @@ def _names(overrides: Sequence[str]) -> tuple[str, str]:
     return values["dataset"], values["method"]
 
 
-def _required_key_filter(
-    scale: str, distinguishing: frozenset[str], cell: FlatConfig
-) -> Callable[[str], bool]:
-    """A filter for keys that must be equal in a run and a cell.
-
-    The content of data that this machine does not have is unknown, and not compared.
-    """
+def _required_key_filter(scale: str, distinguishing: frozenset[str]) -> Callable[[str], bool]:
+    """A filter for keys that must be equal in a run and a cell."""
     more = ("model", "train", "federation", "budget") if scale == "paper" else ()
     in_required = in_sections(*CELL_SECTIONS, *more)
-    unknown = {"dataset.content"} - cell.keys()
-    return lambda key: (in_required(key) or key in distinguishing) and key not in unknown
+    return lambda key: in_required(key) or key in distinguishing
 
 
 def _distinguishing_keys(configs: Mapping[CellKey, FlatConfig]) -> dict[CellKey, frozenset[str]]:
