@@ -164,7 +164,7 @@ def test_choice_is_part_of_the_run_id() -> None:
 
 def test_method_and_dataset_of_another_package_need_no_file() -> None:
     config = compose_run(["method=norm_clipping", "dataset=mnist"])
-    fedavg = compose_run(["dataset=mnist"])
+    fedavg = compose_run(["dataset=mnist", "hyperparameters=common"])
     assert (config.train, config.hyperparameters) == (fedavg.train, "common")
     generic = resolve(Selection("common", "lsg", "any", "unknown", "laptop"), [CONF])
     assert (generic["model"], generic["train.optimizer"]) == ("mlp", "adam")

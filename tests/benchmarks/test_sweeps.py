@@ -70,6 +70,7 @@ def test_failed_run_does_not_stop_the_sweep(
     assert main(["-m", *command, "method=fails,fedprox,median"]) == 1
     shown = capsys.readouterr().out
     assert "1 done, 0 diverged, 1 failed, 1 skipped" in shown
+    assert "test split; protocol digits, hyperparameters common" in " ".join(shown.split())
     assert f"method=fails: failed: RuntimeError: two lines of ({runs}/fails-" in shown
     rows = [
         line.split()[:2] for line in shown.splitlines() if line.startswith("  ") and line.strip()
