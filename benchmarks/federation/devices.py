@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,12 @@ def resolve_devices(name: str) -> list[torch.device]:
             "executor.device", name, f"a device of this machine: {', '.join(known + numbered)}"
         )
     return [torch.device(kind, k) for k in chosen]
+
+
+@cache
+def device_type(name: str) -> str:
+    """Device type of a value of `executor.device`, also if there is no such device here."""
+    return available_devices()[-1] if name == "auto" else name.partition(":")[0]
 
 
 def first_device(config: ExecutorConfig) -> torch.device:

@@ -45,9 +45,16 @@ class VGG11(ImageClassifier):
                 nn.init.zeros_(parameter)
 
     def features(self, images: Tensor) -> Tensor:
-        hidden = F.adaptive_avg_pool2d(self.convolutions(images), 7).flatten(1)
+        hidden = pool_to_7x7(self.convolutions(images)).flatten(1)
         hidden = F.dropout(F.relu(self.fc1(hidden)), 0.5, self.training)
         return F.dropout(F.relu(self.fc2(hidden)), 0.5, self.training)
+
+
+def pool_to_7x7(maps: Tensor) -> Tensor:
+    """Average pooling. Its gradient is not deterministic on CUDA, so usual sizes do without it."""
+    if maps.shape[2:] == (1, 1):  # of 32x32 images
+        return maps.expand(-1, -1, 7, 7)
+    return maps if maps.shape[2:] == (7, 7) else F.adaptive_avg_pool2d(maps, 7)
 
 
 MODELS.add(ModelInfo("vgg11", VGG11, "VGG-11 without batch normalization", min_image_size=32))

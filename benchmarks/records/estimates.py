@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.config.schema import RunConfig, to_plain_data
+from benchmarks.federation.devices import device_type
 from benchmarks.records.files import RECORD_FILE
 from benchmarks.records.record import CorruptRecordError, Record, read_record
 
@@ -36,13 +37,15 @@ def load_timed_records(runs_dir: Path) -> list[Record]:
 
 
 def estimate(config: RunConfig, records: Iterable[Record]) -> Estimate | None:
-    """Estimate the time of a run from runs with the same dataset and model.
+    """Estimate the time of a run from runs with the same dataset and model on the same device.
 
     Runs of the same method with the same training parameters are preferred, then runs of the same
     method, then runs of FedAvg. None if there are none of these.
     """
     task = (config.dataset.name, config.model.name)
-    same_task = [record for record in records if _names(record, "dataset", "model") == task]
+    device = device_type(config.executor.device)
+    on_device = (record for record in records if record.time.device.type == device)
+    same_task = [record for record in on_device if _names(record, "dataset", "model") == task]
     same_method, fedavg = (
         [record for record in same_task if _names(record, "method") == (name,)]
         for name in (config.method.name, "fedavg")

@@ -88,6 +88,7 @@ def load_runs(directories: Iterable[str | Path]) -> Runs:
             row |= _reference_columns(found.get(row["run_id"]))
             groups["done" if is_done else "unsuccessful"].append(row)
     frames = {name: _frame(members) for name, members in groups.items()}
+    warnings += _device_warnings(groups["done"])
     return Runs(**frames, warnings=tuple(warnings), unfinished_dirs=tuple(unfinished))
 
 
@@ -170,6 +171,19 @@ def _add(rows: dict[str, Row], row: Row) -> list[str]:
         relation = "same results as" if equal else "other results than"
         warnings.append(f"{run_dir}: {relation} {first['run_dir']} with the same run id; ignored")
     return warnings
+
+
+def _device_warnings(rows: Iterable[Row]) -> list[str]:
+    """One line for each configuration whose seeds ran on different devices."""
+    devices: dict[Any, dict[str, str]] = {}
+    for row in rows:
+        key = tuple(sorted((k, repr(v)) for k, v in row["config"].items() if k != "seed"))
+        name = row.get("time.device.name") or row.get("time.device.type", "cpu")
+        devices.setdefault(key, {}).setdefault(name, row["run_id"])
+    mixed = [
+        ", ".join(f"{d} ({i})" for d, i in one.items()) for one in devices.values() if len(one) > 1
+    ]
+    return [f"seeds of one cell ran on different devices: {text}" for text in mixed]
 
 
 def _frame(rows: list[Row]) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from benchmarks.records.estimates import (
     load_timed_records,
 )
 from benchmarks.records.record import (
+    DeviceSection,
     Record,
     ScenarioSection,
     Status,
@@ -57,6 +58,16 @@ def test_same_training_parameters_are_preferred() -> None:
     records = [make_record(8), make_record(16, "noise.rho=0.2"), make_record(1000, "train.lr=0.5")]
     assert estimate(make_config("noise.rho=0.8"), records) == Estimate(24, is_approximate=False)
     assert estimate(make_config(), records[2:]) == Estimate(2000, is_approximate=True)
+
+
+def test_runs_on_another_device_do_not_count() -> None:
+    record = make_record(8)
+    on_gpu = record.time.model_copy(update={"device": DeviceSection(type="cuda")})
+    records = [record, record.model_copy(update={"time": on_gpu})]
+    assert estimate(make_config("executor.device=cpu"), records[1:]) is None
+    for device in ("cpu", "cuda:1", "auto"):
+        config = make_config(f"executor.device={device}")
+        assert estimate(config, records) == Estimate(16, is_approximate=False)
 
 
 def test_fedavg_is_used_for_a_method_without_runs() -> None:

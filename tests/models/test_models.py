@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from benchmarks.models import MODELS, build
 from benchmarks.models.base import ImageClassifier, Shape
+from benchmarks.models.vgg import pool_to_7x7
 from methods.core.params import build_params
 
 # VGG-11 has 129 million parameters. Tests that need several copies of a model exclude it.
@@ -174,3 +175,10 @@ def test_training_on_a_batch_of_one(name: str, shape: Shape, params: Mapping[str
     assert torch.isfinite(model(images(shape, number=1))).all()
     model.eval()
     assert torch.isfinite(model(images(shape, number=1))).all()
+
+
+@pytest.mark.parametrize("side", [1, 2, 7, 8])
+def test_pooling_of_vgg_equals_that_of_torch(side: int) -> None:
+    maps = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
+    expected = torch.nn.functional.adaptive_avg_pool2d(maps, 7)
+    assert torch.equal(pool_to_7x7(maps), expected)

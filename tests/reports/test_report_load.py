@@ -55,6 +55,20 @@ def test_other_records_are_loaded_beside_unreadable_ones():
     assert len(both.done) == len(load_runs([RECORDS / "good"]).done) + 1
 
 
+def test_seeds_on_different_devices_have_a_warning(tmp_path):
+    for seed in (1, 2):
+        run_dir = tmp_path / f"fedavg-noniid-s{seed}"
+        shutil.copytree(RECORDS / "good" / run_dir.name, run_dir)
+    assert load_runs([tmp_path]).warnings == ()
+    record = json.loads((run_dir / "record.json").read_text())
+    record["time"]["device"] = {"type": "cuda", "name": "GPU"}
+    (run_dir / "record.json").write_text(json.dumps(record))
+    assert load_runs([tmp_path]).warnings == (
+        "seeds of one cell ran on different devices: "
+        "cpu (fedavg-noniid-s1), GPU (fedavg-noniid-s2)",
+    )
+
+
 def test_copied_runs_count_once(tmp_path):
     source = RECORDS / "good" / "fedavg-noniid-s1"
     shutil.copytree(source, tmp_path / "copy")
