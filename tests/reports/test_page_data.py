@@ -238,6 +238,19 @@ def test_command_has_the_protocol_if_it_is_not_the_default():
     assert set(found.defaults) == {"protocol", "hyperparameters", "train.lr"}
 
 
+def test_command_names_data_files_and_oracle_parameters(tmp_path):
+    """Uses the real configuration. The record has the content of a file, not its path."""
+    from benchmarks.config.compose import compose_run
+
+    np.savez(tmp_path / "labels.npz", worse_label=np.zeros(1437, np.int64))
+    file = f"noise.path={tmp_path / 'labels.npz'}"
+    config = compose_run(["noise=human", file, "oracle=[train.lr]"])
+    command = rerun(flatten(config.hashed_config()), config.scale).command
+    assert "noise.path=FILE" in command and "content" not in command
+    words = shlex.split(command.replace("noise.path=FILE", file))
+    assert compose_run(words[3:]).run_id == config.run_id
+
+
 def test_command_has_all_parameters_of_an_unknown_method(frozen_conf):
     config = {
         "method.name": "mine",
