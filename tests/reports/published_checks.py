@@ -68,7 +68,8 @@ def run_key(table: PublishedTable, cell: Cell) -> RunKey | None:
     if not cell.method or cell.column == table.average:
         return None
     overrides = [table.same_run.get(text, text) for text in table.overrides(cell.row, cell.column)]
-    return frozenset(filter(None, overrides))
+    # Fed-CNML prints runs of FedCorr's tables again.
+    return frozenset(text for text in overrides if text and not text.startswith("protocol="))
 
 
 def _averages(table: PublishedTable) -> Iterator[Finding]:
