@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from benchmarks.config.schema import SCALES
 from methods.core.errors import UserError, unknown
 
-SCALES = ("paper", "laptop", "smoke")
 HYPERPARAMETERS = ("published", "common", "tuned")
 KEYS = ("base", "common", "published")
 GROUPS = ("model", "partition", "noise")  # config groups whose option a protocol selects
@@ -57,6 +57,8 @@ def resolve(selection: Selection, conf_dirs: Sequence[Path]) -> Overrides:
         own, found = _merge(protocol["published"], selection)
     elif used == "tuned" and (path := _tuned_file(selection, conf_dirs)):
         content = _read(path, path.stat().st_mtime_ns)
+        if not isinstance(content.get("overrides"), dict):
+            raise UserError(f"cannot read {path}: expected `overrides` with keys and values")
         own, found = content["overrides"], True
         used = "tuned_oracle" if content.get("oracle") else used
     names = {"protocol": selection.protocol, "hyperparameters": used if found else "common"}

@@ -1,6 +1,7 @@
 """Protocols and hyperparameters: one recipe for all methods, from one file per protocol."""
 
 import itertools
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from benchmarks.config import experiments, protocols
 from benchmarks.config.compose import compose_run, compose_runs
 from benchmarks.config.labels import protocol_caption
 from benchmarks.config.protocols import Selection, load_protocol, resolve
+from benchmarks.config.schema import SCALES
 from benchmarks.run import main
 from hydra_plugins.fln.search_path import plugin_conf_dirs
 from methods.core import registry
@@ -36,7 +38,7 @@ def choices(**names: str) -> list[str]:
 def scales(protocol: str, dataset: str) -> list[str]:
     """Scales at which a protocol has a setting for a dataset."""
     found = []
-    for scale in protocols.SCALES:
+    for scale in SCALES:
         try:
             resolve(Selection("common", protocol, "fedavg", dataset, scale), [CONF])
             found.append(scale)
@@ -108,7 +110,7 @@ def test_tuned_values_are_valid() -> None:
 
 
 def test_entries_name_methods_datasets_and_scales() -> None:
-    known = {"method": METHODS, "dataset": DATASETS, "scale": protocols.SCALES}
+    known = {"method": METHODS, "dataset": DATASETS, "scale": SCALES}
     for protocol in PROTOCOLS:
         entries = load_protocol(protocol, [CONF])
         for entry, (key, names) in product(entries["common"] + entries["published"], known.items()):
@@ -218,8 +220,23 @@ def test_tuned_values_and_oracle_mark(tmp_path: Path) -> None:
     write_conf(tmp_path, file, "overrides: {train.lr: 0.25}\noracle: true\nspace: {train.lr: 1}\n")
     found = resolve(selection, [CONF, tmp_path])
     assert (found["train.lr"], found["hyperparameters"]) == (0.25, "tuned_oracle")
-    config = compose_run(["method=fedprox"])
-    assert config.oracle_reason == ""
+    config = replace(compose_run(["method=fedprox"]), hyperparameters="tuned_oracle")
+    assert "hyperparameters" in config.oracle_reason
+    write_conf(tmp_path, file, "lr: 0.25\n")
+    with pytest.raises(UserError, match="fedprox.yaml: expected `overrides` with keys and values"):
+        resolve(selection, [CONF, tmp_path])
+
+
+def test_tuned_values_of_a_config_directory_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = "overrides: {train.lr: 0.5, method.mu: 0.25}\noracle: true\n"
+    write_conf(tmp_path, "tuned/fedcnml/npz_smoke/fedprox.yaml", content)
+    arguments = choices(protocol="fedcnml", dataset="npz", scale="smoke", method="fedprox")
+    assert main([*arguments, "train.lr=0.75", "--cfg", "job", "--config-dir", str(tmp_path)]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert (shown["hyperparameters"], shown["method"]["mu"]) == ("tuned_oracle", 0.25)
+    assert (shown["train"]["lr"], shown["train"]["momentum"]) == (0.75, 0.9)
 
 
 def test_protocol_of_a_config_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
