@@ -1,8 +1,9 @@
 """Signals that end a command: SIGINT, SIGTERM and SIGHUP.
 
 In the rounds of a run, the first signal is noted: the round ends, a checkpoint is written, and then
-the command ends. A second signal, or a signal at another time, ends the command at once. Worker
-processes ignore signals. They end with their parent process, which tells them by a file to stop.
+the command ends. SIGUSR2 does the same in a job of submitit, whose handler then requeues the job. A
+second signal, or a signal at another time, ends the command at once. Worker processes ignore
+signals. They end with their parent process, which tells them by a file to stop.
 """
 
 import multiprocessing
@@ -11,10 +12,11 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CHECK_SECONDS = 0.5  # between two checks of a worker process
@@ -37,6 +39,7 @@ class _State:
     deferrals = 0  # depth of `defer_signals`
     stop_file: Path | None = None  # tells the worker processes of a sweep to stop
     serves_sweep = False  # True in a worker process of a launcher
+    requeue: Callable[[int, FrameType | None], Any] | None = None  # handler of submitit
 
 
 def requested() -> int:
@@ -47,7 +50,7 @@ def requested() -> int:
 def raise_if_requested() -> None:
     """End the command if a signal was noted."""
     if _State.requested:
-        raise InterruptedCommand(_State.requested)
+        _end(_State.requested)
 
 
 @contextmanager
@@ -57,6 +60,10 @@ def catch_signals() -> Iterator[None]:
         yield
         return
     caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    requeue = signal.getsignal(signal.SIGUSR2)
+    if callable(requeue) and requeue is not _handle:
+        _State.requeue = requeue
+        caught.append(signal.SIGUSR2)
     previous = {number: signal.signal(number, _handle) for number in caught}
     try:
         yield
@@ -128,4 +135,10 @@ def _handle(number: int, frame: FrameType | None) -> None:
         return
     for child in multiprocessing.active_children():
         child.kill()
+    _end(number)
+
+
+def _end(number: int) -> NoReturn:
+    if number == signal.SIGUSR2 and _State.requeue is not None:
+        _State.requeue(number, None)  # ends the process
     raise InterruptedCommand(number)

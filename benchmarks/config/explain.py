@@ -12,7 +12,12 @@ from omegaconf.errors import (
     OmegaConfBaseException,
 )
 
-from methods.core.errors import UserError, first_line, missing, unknown
+from methods.core.errors import UserError, first_line, missing, missing_package, unknown
+
+LAUNCHER_PACKAGES = {  # package and extra
+    "submitit_slurm": ("hydra-submitit-launcher", "slurm"),
+    "submitit_local": ("hydra-submitit-launcher", "slurm"),
+}
 
 
 def explain_error(error: BaseException) -> UserError:
@@ -59,6 +64,8 @@ def _find_cause(error: BaseException) -> BaseException:
 
 def _explain_missing_config(error: MissingConfigException) -> UserError:
     group, _, name = str(error.missing_cfg_file).rpartition("/")
+    if group == "hydra/launcher" and name in LAUNCHER_PACKAGES:
+        return missing_package(*LAUNCHER_PACKAGES[name])
     return unknown(group, name, error.options or []) if group else UserError(first_line(error))
 
 

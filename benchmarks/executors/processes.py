@@ -75,8 +75,8 @@ class ProcessExecutor(PoolExecutor[_ProcessWorker]):
 def _worker_loop(
     context: WorkerContext, connection: Connection, inherited: Sequence[Connection], parent: int
 ) -> None:
-    # A signal of the terminal goes to all processes. The parent decides when a worker ends.
-    for number in (signal.SIGINT, signal.SIGHUP):
+    # A signal of the terminal or of Slurm goes to all processes. The parent decides about workers.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_parent(parent)

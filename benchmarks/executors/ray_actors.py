@@ -80,7 +80,8 @@ class RayExecutor(PoolExecutor[_RayWorker]):
         self._needed = {name: amount for name, amount in needed.items() if amount}
         self._connected_here = not ray.is_initialized()
         if self._connected_here:
-            _connect(config)
+            workers = 0 if config.workers == "auto" else config.workers
+            connect(config.address, workers * config.resources.cpus)
         message, buffers = dumps_with_buffers(context)
         self._context = ray.put(
             [message, *(np.frombuffer(buffer.raw(), "u1") for buffer in buffers)]
@@ -137,23 +138,24 @@ class RayExecutor(PoolExecutor[_RayWorker]):
             ray.shutdown()
 
 
-def _connect(config: ExecutorConfig) -> None:
-    """Connect to the cluster, or start Ray on this machine."""
+def connect(address: str | None, cpus: float = 0) -> None:
+    """Connect to a cluster. None: start Ray on this machine, with at least this number of CPUs."""
     # Ray's messages would interrupt the display of the run.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    options: dict[str, Any] = {"address": config.address}
-    if config.address is not None and config.address != "auto":
-        _check_address(config.address)
-    if config.address is None:
-        cores = available_cores()
-        wanted = 0 if config.workers == "auto" else config.workers * config.resources.cpus
-        options = {"address": "local", "include_dashboard": False, "num_cpus": max(cores, wanted)}
+    options: dict[str, Any] = {"address": address}
+    if address is None:
+        # If this process is killed, the processes of Ray end within seconds.
+        os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "5")
+        cpus = max(available_cores(), cpus)
+        options = {"address": "local", "include_dashboard": False, "num_cpus": cpus}
+    elif address != "auto":
+        _check_address(address)
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
     except (RayError, ConnectionError, RuntimeError, ValueError) as error:
-        place = "start Ray" if config.address is None else f"connect to Ray at {config.address}"
+        place = "start Ray" if address is None else f"connect to Ray at {address}"
         raise UserError(f"cannot {place}: {first_line(error)}") from error
     finally:
         signal.signal(signal.SIGTERM, handler)  # that of the command, instead of Ray's

@@ -1,6 +1,7 @@
 """Sweeper that checks all runs before the first one starts."""
 
 import os
+import traceback
 from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,8 @@ class CheckedSweeper(Sweeper):
                     finished = finished_run_ids(runs)
                     runs = [run for run in runs if run.config.run_id not in finished]
                     continue
+                except Exception as error:
+                    raise _explain_launch(error) or error from error
                 for job in jobs:
                     job.return_value  # noqa: B018 - raises the exception of a failed job
                 return
@@ -76,3 +79,13 @@ class CheckedSweeper(Sweeper):
             f"cannot finish the sweep: worker processes died {MAX_LAUNCHES} times (killed or out "
             f"of memory); {len(runs)} runs are left, rerun the same command to go on"
         )
+
+
+def _explain_launch(error: Exception) -> Exception | None:
+    """A user error for an exception of submitit, about Slurm or about a job."""
+    from methods.core.errors import UserError, first_line
+
+    modules = {frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)}
+    if not any(name.startswith("submitit.") for name in modules):
+        return None
+    return UserError(f"cannot finish the sweep: {first_line(error)}; rerun the command to go on")

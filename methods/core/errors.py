@@ -32,10 +32,15 @@ def missing(key: str, fix: str = "") -> UserError:
     return UserError(f"missing {key}: set {fix or f'{key}=VALUE'}")
 
 
+def missing_package(name: str, extra: str) -> UserError:
+    """A package of an extra that is not installed."""
+    return UserError(f"missing package {name}: run pip install 'federated-label-noise[{extra}]'")
+
+
 def require_package(name: str, extra: str) -> None:
     """Raise UserError if a package of an extra is not installed."""
     if find_spec(name) is None:
-        raise UserError(f"missing package {name}: run pip install 'federated-label-noise[{extra}]'")
+        raise missing_package(name, extra)
 
 
 def suggest(name: str, available: Iterable[str]) -> str:

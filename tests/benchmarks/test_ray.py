@@ -6,9 +6,9 @@ The nodes of the cluster are processes of this machine.
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -115,17 +115,13 @@ def test_faults_do_not_change_results(
     config = compose_run(["executor=ray", f"executor.workers={nodes}"]).executor
     run.executor = run.pool.executor = RayExecutor(context, config)
 
-    def replace() -> None:
-        while not faulty.marker.exists():
+    with ThreadPoolExecutor(1) as thread:
+        finished = thread.submit(run.run)
+        while not (faulty.marker.exists() or finished.done()):
             time.sleep(0.05)
-        cluster.add_node(num_cpus=1)
-
-    threads = [threading.Thread(target=replace, daemon=True) for _ in range(replacements)]
-    for thread in threads:
-        thread.start()
-    run.run()
-    for thread in threads:
-        thread.join()
+        for _ in range(replacements):
+            cluster.add_node(num_cpus=1)
+        finished.result()
     assert faulty.marker.exists()
     assert results(run) == serial_results
 
