@@ -1,17 +1,20 @@
 """Whole runs on the second device: the records, curves and models of the CPU."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import second_device
 import torch
+import yaml
 from run_helpers import SilentTracker, drop_seconds, to_comparable
 
 from benchmarks.config.compose import compose_run
 from benchmarks.config.sweep import PlannedRun
 from benchmarks.loop.preflight import validate_runs
 from benchmarks.loop.runner import Run
+from benchmarks.records.record import Record
 from methods.core import registry
 from methods.core.errors import UserError
 
@@ -127,3 +130,24 @@ def test_precision_is_part_of_the_run_id_only_if_it_is_not_fp32(
     assert records[1]["config"]["precision"] == "bf16" and not records[1]["time"]["compiled"]
     accuracies = [record["summary"]["final"] for record in records]
     assert accuracies[0] == pytest.approx(accuracies[1], abs=0.05)
+
+
+def test_tuning_finds_the_values_of_the_cpu(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    from benchmarks.tune.__main__ import main
+
+    found = []
+    for device in ("auto", "cpu"):
+        target = tmp_path / device
+        base = ["scale=smoke", "executor=serial", "trials=2", "budget.participations=8"]
+        paths = [f"runs_dir={target}", f"tuned={target / 'tuned'}"]
+        options = ["method=fedavg", "seeds=1000", f"executor.device={device}"]
+        assert main([*base, *paths, *options]) == 0
+        (path,) = target.glob("tuned/*/*/fedavg.yaml")
+        content = yaml.safe_load(path.read_text())
+        found.append((content["overrides"], content["trials"]))
+        records = [
+            Record.model_validate_json(p.read_text()) for p in target.glob("*/*/record.json")
+        ]
+        assert {r.time.device.type for r in records} == {"fln" if device == "auto" else "cpu"}
+    assert found[0] == found[1]
