@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 COVERAGE_FLOOR := 85
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help run smoke test check docs slow data clean
+.PHONY: help run smoke test check docs cluster slow data clean
 
 help:
 	@echo "make run     install, then run a first sweep on a bundled dataset and print a results table"
 	@echo "make test    install, then run formatting, lint, types, documentation and tests"
 	@echo "make check   formatting, lint and types only"
 	@echo "make docs    build the documentation into docs/_build/html"
+	@echo "make cluster a sweep on a real Slurm of one node, with faults (minutes; needs Slurm and root)"
 	@echo "make slow    learning checks on real data (many minutes)"
 	@echo "make data    download CIFAR-10, MNIST and Fashion-MNIST"
 	@echo "make smoke   the first sweep at smoke scale (seconds)"
@@ -50,6 +51,10 @@ test: $(VENV)/.tools check docs
 	-$(BIN)/python -m benchmarks.data fetch=cifar10,mnist
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 \
 		--cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
+
+# Skipped with a reason without Slurm (apt-get install slurmctld slurmd slurm-client munge).
+cluster: $(VENV)/.tools
+	$(BIN)/python tests/cluster/slurm.py
 
 slow: $(VENV)/.tools
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0
