@@ -145,8 +145,6 @@ def connect(address: str | None, cpus: float = 0) -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     options: dict[str, Any] = {"address": address}
     if address is None:
-        # If this process is killed, the processes of Ray end within seconds.
-        os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "5")
         cpus = max(available_cores(), cpus)
         options = {"address": "local", "include_dashboard": False, "num_cpus": cpus}
     elif address != "auto":
