@@ -209,13 +209,13 @@ def write_conf(conf: Path, name: str, content: str) -> None:
 
 
 def test_tuned_values_and_oracle_mark(tmp_path: Path) -> None:
-    file = "tuned/digits/digits_laptop/fedprox.yaml"
+    file = "tuned/digits/digits_smoke/fedprox.yaml"
     write_conf(tmp_path, file, "overrides: {train.lr: 0.5, method.mu: 0.1}\ntrials: 8\n")
-    selection = Selection("tuned", "digits", "fedprox", "digits", "laptop")
+    selection = Selection("tuned", "digits", "fedprox", "digits", "smoke")
     found = resolve(selection, [CONF, tmp_path])
     assert (found["train.lr"], found["method.mu"]) == (0.5, 0.1)
     assert (found["train.batch_size"], found["hyperparameters"]) == (10, "tuned")
-    for other in ({"method": "feddyn"}, {"scale": "smoke"}, {"hyperparameters": "common"}):
+    for other in ({"method": "feddyn"}, {"dataset": "mnist"}, {"hyperparameters": "common"}):
         assert resolve(selection._replace(**other), [tmp_path, CONF])["hyperparameters"] == "common"
     write_conf(tmp_path, file, "overrides: {train.lr: 0.25}\noracle: true\nspace: {train.lr: 1}\n")
     found = resolve(selection, [CONF, tmp_path])
