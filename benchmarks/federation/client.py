@@ -49,19 +49,19 @@ class ClientImages:
         read: Callable[[], Tensor] | None = None,  # replaces reading from the split
     ):
         self.views, self.device = split.views, device
-        self._split, self._indices, self._read = split, indices, read
+        self._split, self._positions, self._read = split, indices, read
 
     def __len__(self) -> int:
-        return len(self._indices)
+        return len(self._positions)
 
     @cached_property
     def on_host(self) -> Tensor:
-        return self._read() if self._read else self._split.images.fetch(self._indices)
+        return self._read() if self._read else self._split.images.fetch(self._positions)
 
     @cached_property
     def on_device(self) -> Tensor:
         if self._split.on_device is not None:
-            return self._split.gather(self._indices, self.device)
+            return self._split.gather(self._positions, self.device)
         return upload([self.on_host], self.device)[0]
 
     def draw(self, count: int, generator: Generator) -> CropsAndFlips:

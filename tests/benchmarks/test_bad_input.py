@@ -39,7 +39,7 @@ MISTAKES = {
     "dataset=null": ["unknown dataset null", "digits"],
     "partition=random": ["unknown partition random", "available: bernoulli_dirichlet, centralized"],
     "noise=human_like": ["unknown noise human_like", "human, none, pairwise"],
-    "executor=cluster": ["unknown executor cluster", "available: processes, serial"],
+    "executor=cluster": ["unknown executor cluster", "available: processes, ray, serial"],
     "tracking=mlflow": ["unknown tracking mlflow", "available: none, wandb"],
     "tracking=wandb tracking.mode=foo": [
         "invalid tracking.mode='foo': expected online, offline or disabled"

@@ -15,8 +15,8 @@ from methods.core.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = (
-    "compare components dashboard data figures methods new-method page run scenario speed status "
-    "tables tune"
+    "compare components dashboard data devices figures methods new-method page run scenario speed "
+    "status tables tune"
 )
 
 

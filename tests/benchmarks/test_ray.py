@@ -85,7 +85,7 @@ def test_every_method_equals_serial(
     method: str, cluster: Any, configure: Callable[..., RunConfig]
 ) -> None:
     set_nodes(cluster, 1)
-    options = [f"method={method}", "budget.participations=8"]
+    options = [f"method={method}", "budget.participations=16"]
     remote = run_to_end(configure(*options, "executor=ray"))
     assert remote.executor.workers == 1
     assert results(remote) == results(run_to_end(configure(*options)))

@@ -29,12 +29,12 @@ from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import Component, RunConfig
 from benchmarks.executors.serial import SerialExecutor
 from benchmarks.federation.client import LocalClient
-from benchmarks.federation.worker import ClientTask, PredictionTask
+from benchmarks.federation.tasks import DeviceTask, PredictionTask, Task
 from benchmarks.loop.runner import Run, execute_run
 from benchmarks.loop.state_codec import decode, encode
 from methods.core import registry
 from methods.core.contract import DivergenceError, ServerState
-from methods.core.params import NoParams
+from methods.core.params import NoParams, field_names
 from methods.core.task import Reply
 from methods.fedavg import FedAvg
 from partition.base import PARTITIONERS, Partitioner
@@ -69,7 +69,7 @@ class CheckedExecutor(SerialExecutor):
         super().__init__(serial.context)
         self.task_names: set[str] = set()
 
-    def run(self, jobs: Sequence[ClientTask | PredictionTask]) -> list[Any]:
+    def run(self, jobs: Sequence[Task]) -> list[Any]:
         results = []
         for job in jobs:
             before = self._inputs(job)
@@ -79,9 +79,11 @@ class CheckedExecutor(SerialExecutor):
             assert not changed, f"{job} has modified {changed}"
         return results
 
-    def _inputs(self, job: ClientTask | PredictionTask) -> dict[str, Any]:
+    def _inputs(self, job: Task) -> dict[str, Any]:
         if isinstance(job, PredictionTask):
             return {"models": to_comparable(job.models)}
+        if isinstance(job, DeviceTask):
+            return {}
         self.task_names.add(job.task)
         context = self.context
         images = [context.train.images.tensor, context.test.images.tensor]  # type: ignore[attr-defined]
@@ -121,6 +123,9 @@ def configure(tmp_path_factory: pytest.TempPathFactory) -> Configure:
     def make(method: str, *overrides: str) -> RunConfig:
         runs_dir = f"runs_dir={tmp_path_factory.mktemp('runs')}"
         setting = ["scale=smoke", "executor=serial", "partition.name=edge_cases", runs_dir]
+        if "budget_fraction" in field_names(registry.METHODS.get(method).params):
+            # At least one round of each stage.
+            setting += ["method.budget_fraction=0.6", "method.warmup_fraction=0.5"]
         return compose_run([f"method={method}", *setting, *overrides])
 
     return make

@@ -168,7 +168,8 @@ def test_settings_agree_with_the_result_tables():
                 if load_table(other).paper == settings.paper
             ]
             common = [table.experiment.common for table in paper]
-            common = [overrides for overrides in common if column.overrides[0] in overrides]
+            dataset = next(text for text in column.overrides if text.startswith("dataset="))
+            common = [overrides for overrides in common if dataset in overrides]
             assert common and all(
                 f"federation.num_clients={clients}" in overrides for overrides in common
             )
