@@ -126,6 +126,7 @@ def test_faults_do_not_change_results(
     assert results(run) == serial_results
 
 
+@pytest.mark.slow
 def test_killed_driver_leaves_no_worker_and_is_resumed(
     cluster: Any, configure: Callable[..., RunConfig], tmp_path: Path
 ) -> None:

@@ -1,10 +1,12 @@
 """ARFL as a method. Its aggregation function is tested in test_aggregators.py."""
 
 import numpy as np
+import pytest
 import torch
 from method_helpers import run_local_update, train_cohort
 
 from methods.arfl import ARFL, ARFLParams
+from methods.core.contract import DivergenceError
 from methods.toolkit.aggregation import residual_reweighting
 
 
@@ -39,7 +41,8 @@ def test_model_with_nan_is_skipped(open_run):
 
 def test_rounds_without_finite_models_keep_the_global_model(open_run):
     run = open_run("method=arfl", "train.lr=1e30", "budget.participations=8")
-    run.run()
+    with pytest.raises(DivergenceError, match="all 8 client models"):
+        run.run()
     assert run.pool.meter.dropped_models == run.pool.meter.participations == 8
     assert torch.equal(run.method.state.models["model"], run.pool.initial_weights())
 

@@ -128,6 +128,7 @@ def test_g_starts_from_zero(make_client, make_ctx, initial_vector):
 
 
 def test_learns_digits(run_small):
-    record = run_small("method=feddyn", "noise=none")
+    published = "train.lr=0.1 train.lr_decay=0.998 train.momentum=0.0 train.clip_norm=10.0".split()
+    record = run_small("method=feddyn", "noise=none", *published)
     assert record["status"] == "done"
     assert record["summary"]["final"] > 0.7
