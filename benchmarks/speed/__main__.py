@@ -3,9 +3,9 @@
     python -m benchmarks.speed [parts=NAME,...] [repeats=N] [out=DIR]
 
 Options:
-  parts=all    suites: reference, peers, one_process, resnet18, evaluation, methods, first_stage,
-               threads, growth, grid, start_up; all but peers, which needs other packages
-               (pip install '.[peers]'), take about 35 minutes
+  parts=all    suites: reference, peers, ray, one_process, resnet18, evaluation, methods,
+               first_stage, threads, growth, grid, start_up; all take about 35 minutes, without
+               peers and ray, which need other packages (pip install '.[peers,ray]')
   repeats=7    repetitions per candidate, plus one warm-up
   out=DIR      directory of speed.json, speed.png, peers.png and growth.png;
                default: reports/reproductions/speed
@@ -48,8 +48,8 @@ def _run(options: Options) -> int:
     if not options["repeats"].isdecimal() or int(options["repeats"]) < 1:
         raise invalid("repeats", options["repeats"], "an integer of at least 1")
     names = choose_names("parts", options["parts"], list(SUITES))
-    if "all" in options["parts"].split(","):  # packages of the peers are not always installed
-        names.remove("peers")
+    if "all" in options["parts"].split(","):  # their packages are not always installed
+        names = [name for name in names if name not in ("peers", "ray")]
     directory = Path(options["out"]).expanduser()
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "speed.json"

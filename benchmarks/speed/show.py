@@ -16,6 +16,7 @@ TITLES = {
     "reference": "Reference: LeNet-5, CIFAR-10, 10 clients with 500 images, 5 epochs in batches "
     "of 10, one evaluation; seconds per round",
     "peers": "Reference in other frameworks; seconds per round",
+    "ray": "Reference with two workers: Ray actors and processes; seconds per round",
     "one_process": "Reference on one process",
     "resnet18": "ResNet-18: two participations of three steps with 10 images",
     "evaluation": "Three evaluations of LeNet-5 on 10,000 images",

@@ -22,6 +22,7 @@ from benchmarks.speed.harness import (
 from benchmarks.speed.method_cost import time_fedcorr_stage1, time_methods
 from benchmarks.speed.peers import start_peers
 from benchmarks.speed.scaling import time_scaling
+from methods.core.errors import require_package
 
 BASELINE = "bare eager loop, flat vector, 2 processes"
 BASELINE_1_PROCESS = "bare eager loop, flat vector, 1 process"
@@ -65,6 +66,13 @@ def time_peers(repeats: int, log: Log) -> dict[str, Any]:
     return results
 
 
+def time_ray(repeats: int, log: Log) -> dict[str, Any]:
+    """Rounds of the reference configuration on two Ray actors, relative to two processes."""
+    require_package("ray", extra="ray")
+    runs = {"processes": TWO_WORKERS, "Ray": ("executor=ray", "executor.workers=2")}
+    return _time_rounds({}, runs, repeats, log)
+
+
 def time_one_process(repeats: int, log: Log) -> dict[str, Any]:
     """Rounds of the reference configuration on one process."""
     return _time_rounds({BASELINE_1_PROCESS: {"processes": 1}}, SERIAL, min(repeats, 3), log)
@@ -99,7 +107,7 @@ def _time_rounds(
     common: Sequence[str] = (),
     samples: int | None = None,
 ) -> dict[str, Any]:
-    """Time rounds of baselines (options) and runs (overrides), relative to the first baseline."""
+    """Time rounds of baselines (options) and runs (overrides), relative to the first of them."""
     with ExitStack() as stack:
         candidates: dict[str, Callable[[], Any]] = {}
         for name, options in baselines.items():
@@ -109,7 +117,7 @@ def _time_rounds(
             log(f"preparing {name}")
             run = stack.enter_context(open_run(*common, *overrides, samples=samples))
             candidates[name] = partial(run_rounds, run, 1)
-        return time_interleaved(candidates, next(iter(baselines)), repeats, log)
+        return time_interleaved(candidates, next(iter(candidates)), repeats, log)
 
 
 def _open_baseline(
@@ -178,6 +186,7 @@ def _run_command(*arguments: str) -> None:
 SUITES: dict[str, Callable[[int, Log], dict[str, Any]]] = {
     "reference": time_reference,
     "peers": time_peers,
+    "ray": time_ray,
     "one_process": time_one_process,
     "resnet18": time_resnet18,
     "evaluation": time_evaluation,

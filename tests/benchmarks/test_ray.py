@@ -70,6 +70,10 @@ def set_nodes(cluster: Any, count: int) -> None:
         cluster.add_node(num_cpus=1)
 
 
+def is_actor(pid: int) -> bool:
+    return Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::_Actor")
+
+
 def results(run: Run) -> list[object]:
     return [drop_seconds(run.curve), learned_state(run)]
 
@@ -126,30 +130,25 @@ def test_faults_do_not_change_results(
     assert results(run) == serial_results
 
 
-@pytest.mark.slow
 def test_killed_driver_leaves_no_worker_and_is_resumed(
     cluster: Any, configure: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
     set_nodes(cluster, 1)
+    run = ["method=lsg", "budget.participations=40"]
     runs = tmp_path / "runs"
-    options = ["scale=smoke", "checkpoint.every_seconds=0", *LSG_RUN, f"runs_dir={runs}"]
-    driver = start_command(*options, "executor=ray", "executor.workers=1")
-    wait_until(lambda: list(runs.glob(f"*/{CHECKPOINT_FILE}")), driver)
-    # Ray's own agents end about a minute later.
-    started = [
-        pid
-        for pid in descendants(driver.pid)
-        if "Agent" not in Path(f"/proc/{pid}/cmdline").read_text()
-    ]
-    assert started
-    driver.kill()
-    driver.wait()
-    assert_ended(started, seconds=30)
-    config = configure(*LSG_RUN, "executor=ray")
+    options = ["scale=smoke", "checkpoint.every_seconds=0", *run, f"runs_dir={runs}"]
+    # The driver's pipes are closed at the end.
+    with start_command(*options, "executor=ray", f"executor.address={cluster.address}") as driver:
+        wait_until(lambda: list(runs.glob(f"*/{CHECKPOINT_FILE}")), driver)
+        actors = [pid for pid in descendants(os.getpid()) if is_actor(pid)]
+        assert actors
+        driver.kill()
+    assert_ended(actors, seconds=30)
+    config = configure(*run, "executor=ray")
     tracker = SilentTracker(config.run_dir)
     execute_run(config, tracker)
     assert any("resuming from round" in line for line in tracker.lines)
-    expected = configure(*LSG_RUN, f"runs_dir={tmp_path / 'serial'}")
+    expected = configure(*run, f"runs_dir={tmp_path / 'serial'}")
     execute_run(expected, SilentTracker(expected.run_dir))
     assert read_reproducible(config.run_dir) == read_reproducible(expected.run_dir)
 
