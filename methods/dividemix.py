@@ -30,7 +30,7 @@ GMM_KWARGS: dict[str, Any] = {"max_iter": 10, "tol": 1e-2, "reg_covar": 5e-4}
 @parameters
 class DivideMixParams(WarmupParams):
     divide_epochs: PositiveInt = 20  # local epochs after the warm-up; each starts with a division
-    warmup_batch_size: PositiveInt = 128  # batch size of the warm-up; then train.batch_size
+    warmup_batch_size: PositiveInt | None = None  # of the warm-up; null: train.batch_size
     warmup_entropy: bool = False  # reward uncertain predictions in the warm-up
     lambda_u: NonNegative = 25.0  # lambda_u, weight of the unlabeled loss
     lambda_u_ramp_fraction: Fraction = 0.2  # ramp of lambda_u from 0, of the later rounds
@@ -61,7 +61,7 @@ class DivideMix(WarmupMethod):
     7. FedCorr chooses lambda_u by the true noise level. Its published cells are marked as oracle.
     8. FedCorr states the optimizer of the DivideMix paper and, for all methods, its own. The
        default is that of the DivideMix paper. FedCorr's own: train.lr=0.01 train.momentum=0.5
-       train.weight_decay=0 train.batch_size=10 method.warmup_batch_size=10.
+       train.weight_decay=0 train.batch_size=10 method.warmup_batch_size=null.
     9. For pairwise (asymmetric) noise, the paper subtracts the mean entropy of the predictions from
        the loss of the warm-up. `warmup_entropy` does so. It is off by default, because the kind of
        noise is not known; set for a known kind, it belongs into `oracle=[method.warmup_entropy]`.
@@ -84,9 +84,10 @@ class DivideMix(WarmupMethod):
     def local_update(self, task: LocalTask) -> Reply:
         models = task.load_models()
         if task.ctx.stage == "warmup":
+            size = self.params.warmup_batch_size or task.ctx.train.batch_size
             for model in models.values():
                 loss = self._warmup_loss(model, task)
-                training.train(task, [model], loss, batch_size=self.params.warmup_batch_size)
+                training.train(task, [model], loss, batch_size=size)
         else:
             self._divide_and_train(models["a"], models["b"], task)
         return task.client.reply({name: model.vector for name, model in models.items()})

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import settings
+from process_helpers import end_started
 from run_helpers import PLUGIN, SilentTracker
 
 from benchmarks import data, models
@@ -28,6 +29,12 @@ settings.register_profile("suite", derandomize=True, deadline=None)
 settings.load_profile("suite")
 torch.set_num_threads(1)
 sys.path.append(str(PLUGIN))  # Before methods are discovered: its method is tested like the others.
+
+
+@pytest.fixture(autouse=True)
+def no_process_left() -> Iterator[None]:
+    yield
+    end_started()
 
 
 @pytest.fixture

@@ -1,17 +1,22 @@
 """Helpers for tests with real processes."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
+started: list[subprocess.Popen[str]] = []
+
 
 def start_command(*arguments: str, module: str = "benchmarks.run") -> subprocess.Popen[str]:
     """Start `python -m MODULE ...` in a process group of its own."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -19,6 +24,19 @@ def start_command(*arguments: str, module: str = "benchmarks.run") -> subprocess
         text=True,
         start_new_session=True,
     )
+    started.append(process)
+    return process
+
+
+def end_started() -> None:
+    """End the commands that a failed test has left running."""
+    while started:
+        process = started.pop()
+        if process.poll() is None:
+            for pid in [*descendants(process.pid), process.pid]:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.communicate()
 
 
 def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
@@ -44,6 +62,15 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has used; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def assert_ended(pids: Iterable[int], seconds: float = 5.0) -> None:

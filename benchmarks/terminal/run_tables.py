@@ -68,9 +68,12 @@ def print_planned_runs(runs: Sequence[PlannedRun], finished: set[str]) -> None:
     pending = [config for _, config in runs if config.run_id not in finished]
     times = {config.run_id: estimate(config, records) for config in pending}
     remaining = f", {format_total(times.values())} remaining" if times else ""
+    first, *others = ([*identifying_overrides(overrides)] for overrides, _ in runs)
+    shared = [text for text in first if others and all(text in other for other in others)]
+    title = f"{len(runs)} runs, {len(finished)} done{remaining}; records in {runs_dir}/"
     table = Table(
         *("run", "status", "estimated time", "run id"),
-        title=f"{len(runs)} runs, {len(finished)} done{remaining}; records in {runs_dir}/",
+        title=f"{title}\nall runs: {' '.join(shared)}" if shared else title,
         box=box.SIMPLE_HEAD,
         collapse_padding=True,
     )
@@ -79,7 +82,8 @@ def print_planned_runs(runs: Sequence[PlannedRun], finished: set[str]) -> None:
         status = _status(config)
         if status in FINAL_STATUSES and config.run_id not in finished:
             status = f"{status}, to repeat"
-        table.add_row(run_label(overrides), status, time, config.run_id)
+        label = run_label([text for text in overrides if text not in shared])
+        table.add_row(label, status, time, config.run_id)
     make_console().print(table)
 
 

@@ -4,11 +4,12 @@ import json
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from process_helpers import assert_ended, descendants, start_command, wait_until
+from process_helpers import assert_ended, cpu_seconds, descendants, start_command, wait_until
 from run_helpers import SilentTracker, read_reproducible
 
 from benchmarks.config.compose import compose_run
@@ -26,6 +27,16 @@ JOBLIB = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
 def log_of(run_dir: Path) -> str:
     log = run_dir / "log.txt"
     return log.read_text() if log.exists() else ""
+
+
+def wait_for_first_round(process: subprocess.Popen[str]) -> list[int]:
+    """Wait until both workers of a run compute. Returns their process ids."""
+
+    def busy() -> list[int]:
+        return [pid for pid in descendants(process.pid) if cpu_seconds(pid) > 0.5]
+
+    wait_until(lambda: len(busy()) == 2, process)
+    return busy()
 
 
 def test_signal_ends_a_run_after_a_checkpoint(
@@ -59,10 +70,7 @@ def test_signal_ends_a_run_after_a_checkpoint(
 
 def test_second_signal_ends_a_run_at_once(tmp_path: Path) -> None:
     process = start_command(*ENDLESS_ROUND, f"runs_dir={tmp_path}")
-    wait_until(lambda: len(descendants(process.pid)) == 2, process)
-    wait_until(lambda: list(tmp_path.glob("*/config.yaml")), process)
-    wait_until(lambda: b"started" in os.read(process.stdout.fileno(), 1000), process)  # type: ignore[union-attr]
-    workers = descendants(process.pid)
+    workers = wait_for_first_round(process)
     os.kill(process.pid, signal.SIGTERM)
     assert process.stderr is not None and "ends first" in process.stderr.readline()
     os.kill(process.pid, signal.SIGHUP)
@@ -76,9 +84,7 @@ def test_second_signal_ends_a_run_at_once(tmp_path: Path) -> None:
 def test_workers_of_a_killed_run_end(tmp_path: Path) -> None:
     """Also in the middle of a task, where they do not read from their pipe."""
     process = start_command(*ENDLESS_ROUND, f"runs_dir={tmp_path}")
-    wait_until(lambda: b"started" in os.read(process.stdout.fileno(), 1000), process)  # type: ignore[union-attr]
-    workers = descendants(process.pid)
-    assert len(workers) == 2
+    workers = wait_for_first_round(process)
     process.kill()
     process.communicate()
     assert_ended(workers)

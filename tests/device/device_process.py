@@ -35,8 +35,11 @@ class DeviceProcess:
     def run(self, test: str, next_test: str | None) -> tuple[list[dict[str, Any]], str]:
         """Serialized reports of a test. If there are none, the text that says why.
 
-        Fixtures that the next test shares stay alive. A process that a test has ended starts again.
+        Fixtures that the next test shares stay alive. A process that a test has ended starts again,
+        also if that test ran in another process: an interrupted command kills its child processes.
         """
+        if not self.process.is_alive():
+            self.start()
         try:
             self.connection.send((test, next_test))
             reports, text = self.connection.recv()
