@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import pandas as pd
 from rich.console import Console
@@ -35,10 +36,8 @@ from reports.frame.statistics import (
     bootstrap_interval,
     corrected_tests,
     damage_repaired,
-    describe_test,
     improvement_probability,
     interquartile_mean,
-    mean,
     sample_std,
     sign_flip_test,
     sign_test,
@@ -217,13 +216,10 @@ def accuracies_section(frame: pd.DataFrame, table: Pivot, repairs: Repairs | Non
 def differences_section(table: Pivot, baseline: str) -> Section:
     """Differences from the baseline, seed by seed."""
     rows, found = [], paired(table, baseline)
-    corrected = corrected_tests({key: [*each.differences.values()] for key, each in found.items()})
-    notes = [
-        f"p Holm: p sign-flip corrected for {len(corrected)} comparisons; the result is based on it"
-    ]
+    tests, tested = corrected_tests(found), sum(bool(each.differences) for each in found.values())
+    notes = [f"p Holm: p sign-flip corrected for {tested} comparisons; the result is based on it"]
     for (row, col), pairs in found.items():
-        corrected_p = corrected.get((row, col), 1.0)
-        rows.append((row, col, *_format_pairs(table, pairs, corrected_p, len(corrected))))
+        rows.append((row, col, *_format_pairs(table, pairs, *tests[row, col])))
         if pairs.unpaired:
             notes.append(f"{row}, {table.cols} {col}: not paired: {'; '.join(pairs.unpaired)}")
     header = (
@@ -319,21 +315,19 @@ def print_sections(sections: Sequence[Section]) -> None:
             console.print(note, highlight=False, markup=False)
 
 
-def _format_pairs(
-    table: Pivot, pairs: Pairs, corrected_p: float, comparisons: int
-) -> tuple[str, ...]:
+def _format_pairs(table: Pivot, pairs: Pairs, corrected_p: float, verdict: str) -> tuple[str, ...]:
     values = list(pairs.differences.values())
     if not values:
-        return DASH, DASH, "0", DASH, DASH, DASH, describe_test(values)
+        return DASH, DASH, "0", DASH, DASH, DASH, verdict
     interval = bootstrap_interval(values)
     return (
-        _format_number(table, mean(values), "+"),
+        _format_number(table, fmean(values), "+"),
         " to ".join(_format_number(table, end, "+") for end in interval) if interval else DASH,
         str(len(values)),
         f"{sign_test(values):.3g}",
         f"{sign_flip_test(values):.3g}",
         f"{corrected_p:.3g}",
-        describe_test(values, corrected_p, comparisons),
+        verdict,
     )
 
 
@@ -343,7 +337,7 @@ def _format_mean(table: Pivot, row: str, col: str, bold: bool) -> str:
         return DASH
     std = sample_std(values)
     spread = "" if std is None else f" ± {_format_number(table, std)}"
-    text = f"{_format_number(table, mean(values))}{spread} ({len(values)})"
+    text = f"{_format_number(table, fmean(values))}{spread} ({len(values)})"
     return f"**{text}**" if bold else text
 
 

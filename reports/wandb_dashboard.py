@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from benchmarks.terminal import command
 from methods.core.errors import first_line
 
 if TYPE_CHECKING:
-    from wandb_workspaces.workspaces import Section, Workspace
+    from wandb_workspaces.workspaces import Workspace
 
 NAME = "Federated learning under label noise"
 DEFAULTS = {"project": "federated-label-noise", "entity": "", "out": "wandb_dashboard.json"}
@@ -28,15 +30,7 @@ the dashboard definition is written to a file instead.
   entity    team or user (default: the default entity of the account)
   out       output file (default wandb_dashboard.json)
 """
-# Columns of the table of runs.
-COLUMNS = (
-    "run:displayName", "run:state", "summary:status", "summary:summary/best",
-    "summary:summary/last10", "config:method.value.name", "config:dataset.value.name",
-    "config:partition.value.name", "config:noise.value.name", "config:noise.value.rho",
-    "config:scale.value", "config:protocol.value", "config:hyperparameters.value",
-    "config:seed.value", "summary:clients/f1",
-    "summary:labels/accuracy_after", "summary:cost/participations", "summary:time/seconds_method",
-)  # fmt: skip
+CONTENT = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 HTTP_TIMEOUT_S = "10"
 
 
@@ -87,26 +81,15 @@ def view_payload(workspace: Workspace) -> dict[str, Any]:
 
 
 def build_workspace(entity: str, project: str) -> Workspace:
-    """The dashboard with all sections."""
-    import wandb_workspaces.workspaces as ws
-
-    return ws.Workspace(
-        entity=entity,
-        project=project,
-        name=NAME,
-        sections=build_sections(),
-        settings=ws.WorkspaceSettings(x_axis="participations", max_runs=100),
-        runset_settings=ws.RunsetSettings(pinned_columns=list(COLUMNS)),
-    )
-
-
-def build_sections() -> list[Section]:
-    """Sections of panels. Curves are means over the runs of a method."""
+    """The dashboard with all sections. Curves are means over the runs of a method."""
     import wandb_workspaces.reports.v2
     import wandb_workspaces.workspaces as ws
 
     wr: Any = wandb_workspaces.reports.v2  # exports its classes without annotations
     by_method: dict[str, Any] = {"groupby": wr.Config("method.name"), "groupby_aggfunc": "mean"}
+    best, traffic = wr.SummaryMetric("summary/best"), wr.SummaryMetric("cost/bytes_down")
+    keys = ("method.name", "dataset.name", "noise.name", "noise.rho", "seed")
+    axes = [wr.ParallelCoordinatesPlotColumn(key) for key in (*map(wr.Config, keys), best)]
 
     def curve(y: str, title: str, x: str = "participations") -> Any:
         axis = {"x": x, "y": [y], "title_x": x.replace("_", " ")}
@@ -116,49 +99,27 @@ def build_sections() -> list[Section]:
         metrics = [wr.SummaryMetric(metric)]
         return wr.BarPlot(title=title, metrics=metrics, groupby_rangefunc="minmax", **by_method)
 
-    def images(key: str, title: str, columns: int) -> Any:
-        return wr.MediaBrowser(title=title, media_keys=[f"figures/{key}"], num_columns=columns)
-
-    best, traffic = wr.SummaryMetric("summary/best"), wr.SummaryMetric("cost/bytes_down")
-    keys = ("method.name", "dataset.name", "noise.name", "noise.rho", "seed")
-    coordinates = [*map(wr.Config, keys), best]
-    columns = [wr.ParallelCoordinatesPlotColumn(entry) for entry in coordinates]
-    panels = {
-        "Accuracy by method": [
-            curve("accuracy", "test accuracy, mean and standard deviation by method"),
-            curve("loss", "test loss"),
-            wr.LinePlot(title="test accuracy of all runs", x="participations", y=["accuracy"]),
-            curve(
-                "memorization/wrong", "memorization: fraction of wrong labels that are predicted"
-            ),
-        ],
-        "Runs": [
-            wr.RunComparer(diff_only="split"),
-            wr.ParallelCoordinatesPlot(title="settings and best accuracy", columns=columns),
-            bars("summary/best", "best accuracy (oracle)"),
-            bars("summary/last10", "mean accuracy of the last 10 evaluations"),
-        ],
-        "Noise detection": [
-            curve("clients/f1", "noisy clients, F1"),
-            curve("clients/auroc", "noisy clients, AUROC"),
-            curve("samples/f1", "mislabeled samples, F1"),
-            curve("labels/accuracy_after", "label accuracy after correction"),
-            images("lid_mixture", "LID mixture", 3),
-        ],
-        "Cost": [
-            curve("accuracy", "accuracy by bytes sent to clients", x="bytes_down"),
-            curve("accuracy", "accuracy by time, s", x="seconds"),
-            bars("cost/bytes_up", "bytes received from clients"),
-            bars("cost/samples_trained", "samples trained"),
-            bars("time/seconds_method", "training time, s"),
-            wr.ScatterPlot(title="best accuracy and traffic", x=traffic, y=best),
-        ],
-        "Figures": [
-            images("partition", "data partition and noise rates", 2),
-            images("confusion", "confusion matrix of the last evaluation", 3),
-        ],
+    make_panel: dict[str, Callable[..., Any]] = {
+        "curve": curve,
+        "all_runs": lambda y, title: wr.LinePlot(title=title, x="participations", y=[y]),
+        "bars": bars,
+        "images": lambda key, **options: wr.MediaBrowser(media_keys=[f"figures/{key}"], **options),
+        "comparer": lambda: wr.RunComparer(diff_only="split"),
+        "coordinates": lambda title: wr.ParallelCoordinatesPlot(title=title, columns=axes),
+        "scatter": lambda title: wr.ScatterPlot(title=title, x=traffic, y=best),
     }
-    return [ws.Section(name=name, panels=entries, is_open=True) for name, entries in panels.items()]
+    sections = []
+    for name, entries in CONTENT["sections"].items():
+        panels = [make_panel[kind](**options) for kind, options in entries]
+        sections.append(ws.Section(name=name, panels=panels, is_open=True))
+    return ws.Workspace(
+        entity=entity,
+        project=project,
+        name=NAME,
+        sections=sections,
+        settings=ws.WorkspaceSettings(x_axis="participations", max_runs=100),
+        runset_settings=ws.RunsetSettings(pinned_columns=CONTENT["columns"]),
+    )
 
 
 if __name__ == "__main__":

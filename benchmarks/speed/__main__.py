@@ -3,9 +3,9 @@
     python -m benchmarks.speed [parts=NAME,...] [repeats=N] [out=DIR]
 
 Options:
-  parts=all    suites: reference, peers, ray, one_process, resnet18, evaluation, methods,
-               first_stage, threads, growth, grid, start_up; all take about 35 minutes, without
-               peers and ray, which need other packages (pip install '.[peers,ray]')
+  parts=all    suites: reference, peers, ray, one_process, resnet18, evaluation, methods, threads,
+               growth, grid, start_up; all take about 35 minutes, without peers and ray, which
+               need other packages (pip install '.[peers,ray]')
   repeats=7    repetitions per candidate, plus one warm-up
   out=DIR      directory of speed.json, speed.png, peers.png and growth.png;
                default: reports/reproductions/speed

@@ -5,54 +5,29 @@ equally over worker processes, each with a pipe.
 """
 
 import multiprocessing
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
 
-from benchmarks.data import Dataset
-from benchmarks.engine.functional import FunctionalModule
+from benchmarks.speed.harness import ReferenceWork
 from methods.core.flat_model import FlatModel
 
-STEPS_PER_CALL = 5  # optimizer steps in one compiled call
 
-# (weights, momentum, images, labels) -> (weights, momentum)
-CompiledSteps = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-
-
-@dataclass(eq=False)
 class BaselineFedAvg:
-    """FedAvg on a flat vector, eager or with compiled steps (model, loss and optimizer in one)."""
+    """FedAvg on a flat vector."""
 
-    dataset: Dataset
-    client_indices: Sequence[np.ndarray]
-    build_module: Callable[[], nn.Module]
-    processes: int = 2
-    threads: int = 1
-    compiled: bool = False
-    evaluates: bool = True
-    clients_per_round: int = 10
-    epochs: int = 5
-    batch_size: int = 10
-    lr: float = 0.01
-    momentum: float = 0.5
-
-    def __post_init__(self) -> None:
-        self.module = self.build_module()
-        self.vector = FlatModel(self.module).vector.clone()
-        self.train_labels = torch.from_numpy(self.dataset.train_labels)
-        self.test_labels = torch.from_numpy(self.dataset.test_labels)
-        # Compile before the fork, so that it is done once.
-        self.compiled_steps = self._compile(self.build_module()) if self.compiled else None
+    def __init__(self, work: ReferenceWork, processes: int = 2, threads: int = 1):
+        self.work, self.threads = work, threads
+        self.module = work.build_module()
+        self.vector = FlatModel(self.module).vector.numpy().copy()
         context = multiprocessing.get_context("fork")
         self.pipes: list[Connection] = []
         self.workers = []
-        for _ in range(self.processes):
+        for _ in range(processes):
             own_end, worker_end = context.Pipe()
             worker = context.Process(target=self._worker_loop, args=(worker_end,), daemon=True)
             worker.start()
@@ -62,110 +37,58 @@ class BaselineFedAvg:
 
     def run_round(self) -> float:
         """Train a cohort, average the models and evaluate. Returns the accuracy."""
-        cohort = torch.randperm(len(self.client_indices))[: self.clients_per_round].tolist()
-        size = -(-len(cohort) // len(self.pipes))
-        for number, pipe in enumerate(self.pipes):
-            pipe.send_bytes(b"train")
-            pipe.send((self.vector.numpy(), cohort[number * size : (number + 1) * size]))
-        self.vector = torch.from_numpy(sum(pipe.recv() for pipe in self.pipes) / len(cohort))
-        return self.evaluate() if self.evaluates else float("nan")
+        cohort = torch.randperm(len(self.work.client_indices))[: self.work.clients_per_round]
+        self.vector = sum(self._ask(self._train, cohort.tolist())) / len(cohort)
+        return self.evaluate() if self.work.evaluates else float("nan")
 
     def evaluate(self, batch_size: int = 500) -> float:
         """Accuracy on the test split."""
-        count = len(self.dataset.test)
-        size = -(-count // len(self.pipes))
-        for number, pipe in enumerate(self.pipes):
-            pipe.send_bytes(b"evaluate")
-            last = min((number + 1) * size, count)
-            pipe.send((self.vector.numpy(), number * size, last, batch_size))
-        return float(sum(pipe.recv() for pipe in self.pipes)) / count
+        images = range(len(self.work.dataset.test))
+        return float(sum(self._ask(self._count_correct, images, batch_size))) / len(images)
 
     def close(self) -> None:
         """Stop the workers."""
         for pipe in self.pipes:
             # Processes of other instances have copies of the pipe, so closing it is not enough.
-            pipe.send_bytes(b"stop")
+            pipe.send(None)
             pipe.close()
         for worker in self.workers:
             worker.join()
+
+    def _ask(self, task: Any, items: Sequence[int], *arguments: int) -> list[Any]:
+        """Let the workers do a task, each for an equal part of the items."""
+        for pipe, part in zip(self.pipes, np.array_split(items, len(self.pipes)), strict=True):
+            pipe.send((task.__name__, self.vector, part, *arguments))
+        return [pipe.recv() for pipe in self.pipes]
 
     def _worker_loop(self, pipe: Connection) -> None:
         for other in self.pipes:
             other.close()
         torch.set_num_threads(self.threads)
         model = FlatModel(self.module)
-        while (task := pipe.recv_bytes()) != b"stop":
-            function = self._train if task == b"train" else self._count_correct
-            pipe.send(function(model, *pipe.recv()))
+        while request := pipe.recv():
+            task, vector, *arguments = request
+            model.vector.copy_(torch.from_numpy(vector))
+            pipe.send(getattr(self, task)(model, *arguments))
 
-    def _train(self, model: FlatModel, vector: np.ndarray, clients: Sequence[int]) -> np.ndarray:
-        received, total = torch.from_numpy(vector), torch.zeros_like(model.vector)
+    def _train(self, model: FlatModel, clients: Sequence[int]) -> np.ndarray:
+        """Sum of the models of the clients."""
+        work, received, total = self.work, model.vector.clone(), torch.zeros_like(model.vector)
         model.train()
-        run_epoch = self._run_epoch if self.compiled_steps is None else self._run_compiled_epoch
         for client in clients:
             model.vector.copy_(received)
-            index = torch.from_numpy(self.client_indices[client])
             momentum = torch.zeros_like(model.weights)
-            for _ in range(self.epochs):
-                order = index[torch.randperm(len(index))]
-                images = self.dataset.train.fetch(order)
-                x = self.dataset.views(images, "train", torch.default_generator)
-                run_epoch(model, momentum, x, self.train_labels[order])
+            for _ in range(work.epochs):
+                for images, labels in work.batches(client):
+                    model.grad.zero_()
+                    torch.autograd.backward(F.cross_entropy(model.module(images), labels))
+                    momentum.mul_(work.momentum).add_(model.grad)
+                    model.weights.add_(momentum, alpha=-work.lr)
             total += model.vector
         return total.numpy()
 
-    def _run_epoch(self, model: FlatModel, momentum: Tensor, x: Tensor, y: Tensor) -> None:
-        for images, labels in _batches(x, y, self.batch_size):
-            model.grad.zero_()
-            torch.autograd.backward(F.cross_entropy(model.module(images), labels))
-            momentum.mul_(self.momentum).add_(model.grad)
-            model.weights.add_(momentum, alpha=-self.lr)
-
     @torch.no_grad()
-    def _run_compiled_epoch(self, model: FlatModel, momentum: Tensor, x: Tensor, y: Tensor) -> None:
-        assert self.compiled_steps is not None
-        for images, labels in _batches(x, y, STEPS_PER_CALL * self.batch_size):
-            new_weights, new_momentum = self.compiled_steps(model.weights, momentum, images, labels)
-            model.weights.copy_(new_weights)
-            momentum.copy_(new_momentum)
-
-    def _compile(self, module: nn.Module) -> CompiledSteps:
-        function = FunctionalModule(module, "forward")
-        batch_size, lr, factor = self.batch_size, self.lr, self.momentum
-        no_buffers = torch.zeros(0)
-
-        def loss(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
-            return F.cross_entropy(function.functional_forward(weights, no_buffers, x)[0], y)
-
-        def run_steps(
-            weights: Tensor, momentum: Tensor, images: Tensor, labels: Tensor
-        ) -> tuple[Tensor, Tensor]:
-            for x, y in _batches(images, labels, batch_size):
-                momentum = factor * momentum + torch.func.grad(loss)(weights, x, y)
-                weights = weights - lr * momentum
-            return weights, momentum
-
-        options: dict[str, Any] = {"compile_threads": 1}
-        compiled = torch.compile(run_steps, dynamic=False, fullgraph=True, options=options)
-        with torch.no_grad():  # the first call compiles
-            weights = torch.zeros(sum(p.numel() for p in module.parameters()))
-            images = torch.zeros(STEPS_PER_CALL * batch_size, *self.dataset.shape)
-            labels = torch.zeros(len(images), dtype=torch.int64)
-            compiled(weights, weights.clone(), images, labels)
-        return compiled
-
-    @torch.no_grad()
-    def _count_correct(
-        self, model: FlatModel, vector: np.ndarray, first: int, last: int, batch_size: int
-    ) -> int:
-        model.vector.copy_(torch.from_numpy(vector))
+    def _count_correct(self, model: FlatModel, images: np.ndarray, batch_size: int) -> int:
         model.eval()
-        correct = 0
-        for index in torch.split(torch.arange(first, last), batch_size):
-            x = self.dataset.views(self.dataset.test.fetch(index), "plain", None)
-            correct += int((model.module(x).argmax(1) == self.test_labels[index]).sum())
-        return correct
-
-
-def _batches(x: Tensor, y: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
-    return list(zip(torch.split(x, size), torch.split(y, size), strict=True))
+        batches = self.work.test_batches(images, batch_size)
+        return sum(int((model.module(x).argmax(1) == y).sum()) for x, y in batches)

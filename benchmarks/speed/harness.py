@@ -2,24 +2,28 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console
+from torch import Tensor, nn
 
 from benchmarks import data
 from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import RunConfig
 from benchmarks.data import Dataset
+from benchmarks.loop.preflight import module_builder
 from benchmarks.loop.runner import Run
 from benchmarks.scenario.scenario import Scenario, build_scenario
 from benchmarks.tracking.tracker import Tracker
 
 Log = Callable[[str], None]
+Batches = Iterator[tuple[Tensor, Tensor]]  # images and labels
 
 # A round of 10 clients with 500 images, 5 epochs in batches of 10, and an evaluation.
 REFERENCE = """
@@ -70,6 +74,46 @@ def load_reference(
     scenario = build_scenario(config, dataset)
     client_indices = [indices[:samples] for indices in scenario.client_indices]
     return config, dataset, replace(scenario, client_indices=client_indices)
+
+
+@dataclass(frozen=True)
+class ReferenceWork:
+    """What a round consists of, without a loop: data, model, parameters and evaluation."""
+
+    dataset: Dataset
+    client_indices: Sequence[Tensor]
+    build_module: Callable[[], nn.Module]
+    clients_per_round: int = 10
+    epochs: int = 5
+    batch_size: int = 10
+    lr: float = 0.01
+    momentum: float = 0.5
+    evaluates: bool = True
+
+    @classmethod
+    def load(cls, *overrides: str, samples: int | None = None) -> "ReferenceWork":
+        """The work of a configuration. With `samples`, clients keep at most that many."""
+        config, dataset, scenario = load_reference(*overrides, samples=samples)
+        indices = [torch.from_numpy(index) for index in scenario.client_indices]
+        train, cohort = config.train, config.federation.clients_per_round
+        parameters = (train.local_epochs, train.batch_size, train.lr, train.momentum)
+        build, evaluates = module_builder(config, dataset), NO_EVALUATION not in overrides
+        return cls(dataset, indices, build, cohort, *parameters, evaluates)
+
+    def batches(self, client: int) -> Batches:
+        """One shuffled and augmented epoch."""
+        index = self.client_indices[client]
+        order = index[torch.randperm(len(index))]
+        images = self.dataset.train.fetch(order)
+        x = self.dataset.views(images, "train", torch.default_generator)
+        y = torch.from_numpy(self.dataset.train_labels)[order]
+        yield from zip(x.split(self.batch_size), y.split(self.batch_size), strict=True)
+
+    def test_batches(self, images: Sequence[int] | np.ndarray, size: int = 500) -> Batches:
+        """Some images of the test split."""
+        labels = torch.from_numpy(self.dataset.test_labels)
+        for index in torch.as_tensor(images).split(size):
+            yield self.dataset.views(self.dataset.test.fetch(index), "plain", None), labels[index]
 
 
 @contextmanager

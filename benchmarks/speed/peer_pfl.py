@@ -1,7 +1,6 @@
 """The reference work in pfl-research: two processes, central evaluation on both."""
 
 import os
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,34 +17,32 @@ from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch import Tensor, nn
 
+from benchmarks.speed.harness import Batches
 from benchmarks.speed.peers import answer, reference_work
 
 ROUNDS = 1_000_000
 
 
 class Samples:
-    """Data of one user, or a range of the test split, in the form that pfl reads."""
+    """Data of one user, or images of the test split, in the form that pfl reads."""
 
     train_kwargs: dict[str, Any] = {}
     eval_kwargs: dict[str, Any] = {}
 
-    def __init__(self, client: int | None, first: int = 0, last: int = 0):
-        self.user_id, self.first, self.last = client, first, last
+    def __init__(self, client: int | None, images: range = range(0)):
+        self.user_id, self.images = client, images
 
     def __len__(self) -> int:
-        if self.user_id is None:
-            return self.last - self.first
-        return len(reference_work().client_indices[self.user_id])
+        client = self.user_id
+        return len(self.images if client is None else reference_work().client_indices[client])
 
-    def iter(self, batch_size: int | None) -> Iterator[tuple[Tensor, Tensor]]:
-        work = reference_work()
-        if self.user_id is None:
-            return work.test_batches(self.first, self.last)
-        return work.batches(self.user_id)
+    def iter(self, batch_size: int | None) -> Batches:
+        work, client = reference_work(), self.user_id
+        return work.test_batches(self.images) if client is None else work.batches(client)
 
     def get_worker_partition(self) -> "Samples":
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        return Samples(None, rank * self.last // size, (rank + 1) * self.last // size)
+        return Samples(None, self.images[rank::size])
 
 
 class LossModule(nn.Module):
@@ -94,7 +91,7 @@ def main() -> None:
         partial(torch.optim.SGD, momentum=work.momentum),
         torch.optim.SGD(module.parameters(), lr=1.0),
     )
-    evaluation = CentralEvaluationCallback(Samples(None, 0, len(work.dataset.test)))
+    evaluation = CentralEvaluationCallback(Samples(None, range(len(work.dataset.test))))
     FederatedAveraging().run(
         algorithm_params=NNAlgorithmParams(
             central_num_iterations=ROUNDS,

@@ -6,18 +6,13 @@ A peer executes one round for every line that it reads, and answers with the tes
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 
 import torch
-from torch import Tensor, nn
 
-from benchmarks.data import Dataset
-from benchmarks.loop.preflight import module_builder
-from benchmarks.speed.harness import load_reference
+from benchmarks.speed.harness import Log, ReferenceWork
 from methods.core.errors import UserError
 
 ANSWER = "accuracy "  # start of an answer; frameworks print other lines too
@@ -29,45 +24,11 @@ PEERS = {
 PORT = "29517"
 
 
-@dataclass
-class ReferenceWork:
-    """What every framework does in a round, without its own loop: data, model and evaluation."""
-
-    dataset: Dataset
-    client_indices: list[Tensor]
-    build_module: Callable[[], nn.Module]
-    clients_per_round: int = 10
-    epochs: int = 5
-    batch_size: int = 10
-    lr: float = 0.01
-    momentum: float = 0.5
-
-    def batches(self, client: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """One shuffled and augmented epoch."""
-        index = self.client_indices[client]
-        order = index[torch.randperm(len(index))]
-        images = self.dataset.views(
-            self.dataset.train.fetch(order), "train", torch.default_generator
-        )
-        labels = torch.from_numpy(self.dataset.train_labels)[order]
-        yield from zip(images.split(self.batch_size), labels.split(self.batch_size), strict=True)
-
-    def test_batches(
-        self, first: int, last: int, size: int = 500
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Test images and labels of a range."""
-        labels = torch.from_numpy(self.dataset.test_labels)
-        for index in torch.arange(first, last).split(size):
-            yield self.dataset.views(self.dataset.test.fetch(index), "plain", None), labels[index]
-
-
 @cache
 def reference_work() -> ReferenceWork:
     """The reference work, loaded once per process."""
     torch.set_num_threads(1)
-    config, dataset, scenario = load_reference()
-    indices = [torch.from_numpy(index) for index in scenario.client_indices]
-    return ReferenceWork(dataset, indices, module_builder(config, dataset))
+    return ReferenceWork.load()
 
 
 class Peer:
@@ -126,7 +87,7 @@ def answer(accuracy: float) -> bool:
     return bool(sys.stdin.readline())
 
 
-def start_peers(stack: ExitStack, log: Callable[[str], None]) -> dict[str, Peer]:
+def start_peers(stack: ExitStack, log: Log) -> dict[str, Peer]:
     """Start the installed frameworks, until the stack is closed."""
     peers = {}
     for name, (package, module, processes) in PEERS.items():

@@ -25,11 +25,6 @@ TITLES = {
     "start_up": "Start-up: seconds of the whole command",
 }
 METHOD_HEADINGS = ("method", "seconds per participation", "model passes per participation")
-STAGE1_ROWS = {
-    "train": "training",
-    "whole_set": "forward passes over all samples of a client",
-    "mathematics": "LID, losses, mixtures, relabeling, runner",
-}
 SCALING_HEADINGS = ("seconds per round by", "values", "max. deviation from linear fit")
 MEMORY_HEADINGS = ("method", "total clients: MB added by 20 rounds (of which client state)")
 
@@ -43,10 +38,6 @@ def result_tables(results: Mapping[str, Result]) -> Iterator[Table]:
         elif suite == "methods":
             ratios = ((n, f"{r['ratio']:.2f}", f"{r['passes']:.2f}") for n, r in result.items())
             yield _table("Methods, relative to FedAvg", METHOD_HEADINGS, ratios)
-        elif suite == "first_stage":
-            parts = [(name, f"{100 * result[key]:.1f} %") for key, name in STAGE1_ROWS.items()]
-            rows = [("seconds", f"{result['seconds_per_visit']:.2f}"), *parts]
-            yield _table("FedCorr's first stage, per participation", ("", ""), rows)
         elif suite == "growth":
             yield _table("Scaling", SCALING_HEADINGS, _scaling_rows(result))
             yield _table("Memory", MEMORY_HEADINGS, _memory_rows(result["memory"]))

@@ -3,51 +3,61 @@
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
 
 from benchmarks.loop.evaluation import evaluate
-from benchmarks.loop.preflight import module_builder
 from benchmarks.speed.baseline import BaselineFedAvg
 from benchmarks.speed.harness import (
     NO_EVALUATION,
     Log,
-    load_reference,
+    ReferenceWork,
     open_run,
     run_rounds,
     time_interleaved,
 )
-from benchmarks.speed.method_cost import time_fedcorr_stage1, time_methods
 from benchmarks.speed.peers import start_peers
 from benchmarks.speed.scaling import time_scaling
+from methods.core import registry
 from methods.core.errors import require_package
+from methods.core.flat_model import FlatModel
 
 BASELINE = "bare eager loop, flat vector, 2 processes"
 BASELINE_1_PROCESS = "bare eager loop, flat vector, 1 process"
 TWO_WORKERS = ("executor=processes", "executor.workers=2")
 SERIAL = {"ours, serial": ("executor=serial",)}
+METHODS = f"""
+noise=rho_tau noise.rho=0.6 noise.tau=0.5 executor=serial {NO_EVALUATION} train.local_epochs=1
+federation.num_clients=20 federation.clients_per_round=5 budget.participations=200
+""".split()
+# Numbers of local epochs that methods set themselves, reduced like train.local_epochs.
+FEWER_EPOCHS = {
+    "fedcnml": ("method.scoring_epochs=1",),
+    "jointopt": ("method.joint_epochs=2",),
+    "dividemix": ("method.divide_epochs=2",),
+}
 
 
 def time_reference(repeats: int, log: Log) -> dict[str, Any]:
     """Rounds of the reference configuration on two processes."""
-    baselines: dict[str, dict[str, Any]] = {
-        BASELINE: {},
-        "bare compiled steps, 2 processes": {"compiled": True},
-    }
     runs = {
         "ours, processes (default)": TWO_WORKERS,
         "ours, processes, executor.compile=off": (*TWO_WORKERS, "executor.compile=off"),
     }
-    return _time_rounds(baselines, runs, repeats, log)
+    return _time_rounds({BASELINE: {}}, runs, repeats, log)
 
 
 def time_peers(repeats: int, log: Log) -> dict[str, Any]:
     """Rounds of the reference configuration in other frameworks, on two processes."""
     with ExitStack() as stack:
         peers = start_peers(stack, log)
-        baseline = _open_baseline(stack, (), None, {})
+        baseline = _open_baseline(stack, ReferenceWork.load())
         run = stack.enter_context(open_run(*TWO_WORKERS))
         accuracies: dict[str, float] = {}
 
@@ -81,18 +91,16 @@ def time_one_process(repeats: int, log: Log) -> dict[str, Any]:
 def time_resnet18(repeats: int, log: Log) -> dict[str, Any]:
     """Two participations of three steps: the overhead should be small if steps are long."""
     common = "model=resnet18 train.local_epochs=1 federation.clients_per_round=2".split()
-    options = {"processes": 1, "clients_per_round": 2, "epochs": 1, "evaluates": False}
-    baselines = {BASELINE_1_PROCESS: options}
+    baselines = {BASELINE_1_PROCESS: {"processes": 1}}
     return _time_rounds(baselines, SERIAL, repeats, log, [*common, NO_EVALUATION], samples=30)
 
 
 def time_threads(repeats: int, log: Log) -> dict[str, Any]:
     """One participation at a time, as in stage 1 of FedCorr: two threads and compiled passes."""
     common = "executor=serial federation.clients_per_round=1 train.local_epochs=1".split()
-    options = {"processes": 1, "clients_per_round": 1, "epochs": 1, "evaluates": False}
     baselines = {
-        "bare eager loop, 1 thread": options,
-        "bare eager loop, 2 threads": {**options, "threads": 2},
+        "bare eager loop, 1 thread": {"processes": 1},
+        "bare eager loop, 2 threads": {"processes": 1, "threads": 2},
     }
     overrides = ("executor.compile=off", "executor.compile=on")
     runs = {f"ours, 1 thread, {override}": (override,) for override in overrides}
@@ -100,7 +108,7 @@ def time_threads(repeats: int, log: Log) -> dict[str, Any]:
 
 
 def _time_rounds(
-    baselines: Mapping[str, Mapping[str, Any]],
+    baselines: Mapping[str, Mapping[str, int]],
     runs: Mapping[str, Sequence[str]],
     repeats: int,
     log: Log,
@@ -112,7 +120,8 @@ def _time_rounds(
         candidates: dict[str, Callable[[], Any]] = {}
         for name, options in baselines.items():
             log(f"preparing {name}")
-            candidates[name] = _open_baseline(stack, common, samples, options).run_round
+            work = ReferenceWork.load(*common, samples=samples)
+            candidates[name] = _open_baseline(stack, work, **options).run_round
         for name, overrides in runs.items():
             log(f"preparing {name}")
             run = stack.enter_context(open_run(*common, *overrides, samples=samples))
@@ -120,12 +129,8 @@ def _time_rounds(
         return time_interleaved(candidates, next(iter(candidates)), repeats, log)
 
 
-def _open_baseline(
-    stack: ExitStack, overrides: Sequence[str], samples: int | None, options: Mapping[str, Any]
-) -> BaselineFedAvg:
-    config, dataset, scenario = load_reference(*overrides, samples=samples)
-    build_module = module_builder(config, dataset)
-    baseline = BaselineFedAvg(dataset, scenario.client_indices, build_module, **options)
+def _open_baseline(stack: ExitStack, work: ReferenceWork, **options: int) -> BaselineFedAvg:
+    baseline = BaselineFedAvg(work, **options)
     stack.callback(baseline.close)
     return baseline
 
@@ -138,7 +143,7 @@ def time_evaluation(repeats: int, log: Log) -> dict[str, Any]:
             function(*arguments)
 
     with ExitStack() as stack:
-        baseline = _open_baseline(stack, (), None, {})
+        baseline = _open_baseline(stack, ReferenceWork.load())
         run = stack.enter_context(open_run(*TWO_WORKERS))
         candidates = {
             f"bare, 2 processes, batches of {size}": partial(three_times, baseline.evaluate, size)
@@ -150,6 +155,54 @@ def time_evaluation(repeats: int, log: Log) -> dict[str, Any]:
         best = min(names, key=lambda name: all_results[name]["ratio"])
         finalists = {name: candidates[name] for name in (best, "ours")}
         return time_interleaved(finalists, best, 2 * repeats, log) | {"all": all_results}
+
+
+def time_methods(repeats: int, log: Log) -> dict[str, Any]:
+    """Seconds and model passes per participation, relative to FedAvg.
+
+    Each method runs 200 participations of clients with 100 images.
+    """
+    import sklearn.mixture  # noqa: F401 - the import takes seconds and is not a cost of a method
+
+    repeats = min(repeats, 3)
+    methods = registry.list_methods()
+    names = [info.name for info in methods if info.cls.__module__.startswith("methods.")]
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    passes: dict[str, float] = {}
+    for repetition in range(repeats):
+        for name in names:
+            log(f"repetition {repetition + 1} of {repeats}: {name}")
+            overrides = (*METHODS, f"method={name}", *FEWER_EPOCHS.get(name, ()))
+            with open_run(*overrides, samples=100) as run, count_forward_passes() as counter:
+                run_rounds(run)
+            # Evaluations are not a cost of the method.
+            evaluated = len(run.curve) * len(run.dataset.test) * len(run.method.eval_models())
+            participations = run.pool.meter.participations
+            seconds[name].append(run.seconds["method"] / participations)
+            passes[name] = (counter["passes"] - evaluated) / participations
+    ratios = {name: np.divide(seconds[name], seconds["fedavg"]) for name in names}
+    return {
+        name: {
+            "ratio": round(float(np.median(ratios[name])), 3),
+            "passes": round(passes[name] / passes["fedavg"], 3),
+        }
+        for name in sorted(names, key=lambda name: passes[name])
+    }
+
+
+@contextmanager
+def count_forward_passes() -> Iterator[dict[str, int]]:
+    """Count images in forward passes. A training pass (forward and backward) counts as three."""
+    counter = {"passes": 0}
+    original = FlatModel._forward
+
+    def counting_forward(self: FlatModel, submodule: str, x: torch.Tensor) -> torch.Tensor:
+        if submodule != "head":
+            counter["passes"] += len(x) * (3 if self.is_training_pass else 1)
+        return original(self, submodule, x)
+
+    with patch.object(FlatModel, "_forward", counting_forward):
+        yield counter
 
 
 def time_parallel_sweep(repeats: int, log: Log) -> dict[str, Any]:
@@ -191,7 +244,6 @@ SUITES: dict[str, Callable[[int, Log], dict[str, Any]]] = {
     "resnet18": time_resnet18,
     "evaluation": time_evaluation,
     "methods": time_methods,
-    "first_stage": time_fedcorr_stage1,
     "threads": time_threads,
     "growth": time_scaling,
     "grid": time_parallel_sweep,

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -18,8 +19,8 @@ from reports.frame.load import Row, rows_of
 COMMUNICATION = "communication (client participations)"
 ACCURACY = "test accuracy, %"
 BEST_ACCURACY = f"best (oracle) {ACCURACY}"
-MAX_PANELS = 6
-MAX_LINES = 8  # in a panel
+MAX_PANELS = "6 panels"
+MAX_LINES = "8 lines"  # in a panel
 # Noise parameters, which may differ within a figure.
 NOISE_KEYS = tuple(
     f"noise.{name}" for name in ("rho", "tau", "epsilon", "direction", "scope", "name")
@@ -40,8 +41,7 @@ def combined(frame: pd.DataFrame, notes: list[str]) -> Figure:
     figure, axes = style.two_columns(len(shown), 3.0)
     for axis, group in zip(axes, shown, strict=True):
         _plot_combinations(axis, group)
-    style.add_legend_below(figure, axes)
-    return figure
+    return style.finish(figure, chain(*(rows for group in shown for rows in group.values())))
 
 
 def combinations(rows: Sequence[Row]) -> dict[tuple[str, bool], list[Row]]:
@@ -97,9 +97,7 @@ def stages(frame: pd.DataFrame, notes: list[str]) -> Figure:
     ends = [stage_ends(row["curve"]) for row in fedcorr if row in group]
     _mark_stages(axes[0], max(ends, key=len))
     axes[0].set(xlabel=COMMUNICATION, ylabel=ACCURACY)
-    figure.suptitle(select.caption(first))
-    style.add_legend_below(figure, axes)
-    return figure
+    return style.finish(figure, group, select.caption(first))
 
 
 def _mark_stages(axis: Axes, ends: Sequence[tuple[str, int]]) -> None:
@@ -130,8 +128,9 @@ def distillation_weight(frame: pd.DataFrame, notes: list[str]) -> Figure:
         panels += [kept] if kept else []
     if not panels:
         raise UserError("skipped: no setting has runs of lsg with two values of method.lambda_")
-    figure, axes = style.two_columns(min(len(panels), MAX_PANELS), 2.8)
-    for axis, lines in zip(axes, panels, strict=False):
+    panels = panels[: int(MAX_PANELS.split()[0])]
+    figure, axes = style.two_columns(len(panels), 2.8)
+    for axis, lines in zip(axes, panels, strict=True):
         for index, (label, rows) in enumerate(sorted(lines.items())):
             points = [(float(row["method.lambda_"]), row) for row in rows]
             _plot_means(axis, points, label, **style.line_style(index, 1))
@@ -139,8 +138,7 @@ def distillation_weight(frame: pd.DataFrame, notes: list[str]) -> Figure:
         axis.set_title(
             select.caption(next(iter(lines.values()))[0], "dataset", "model", "partition")
         )
-    style.add_legend_below(figure, axes)
-    return figure
+    return style.finish(figure, chain(*(rows for lines in panels for rows in lines.values())))
 
 
 def curves(frame: pd.DataFrame, notes: list[str]) -> Figure:
@@ -152,20 +150,17 @@ def curves(frame: pd.DataFrame, notes: list[str]) -> Figure:
     if not groups:
         raise UserError(f"skipped: no setting has two methods with {CURVE_FILE}")
     groups.sort(key=lambda entry: (-len(entry[1]), select.caption(entry[0][0])))
-    notes += [
-        f"omitted {select.caption(group[0])} (at most {MAX_PANELS} panels); filter with KEY=VALUE"
-        for group, _ in groups[MAX_PANELS:]
-    ]
-    figure, axes = style.two_columns(min(len(groups), MAX_PANELS), 3.0)
+    kept = select.keep_first([select.caption(group[0]) for group, _ in groups], MAX_PANELS, notes)
+    groups = groups[: len(kept)]
+    figure, axes = style.two_columns(len(groups), 3.0)
     counts = Counter(label for _, labels in groups for label in labels)
     order = sorted(counts, key=lambda label: (-counts[label], label))
-    for axis, (group, _) in zip(axes, groups, strict=False):
+    for axis, (group, _) in zip(axes, groups, strict=True):
         _plot_curves(axis, group, order, notes)
         axis.set(xlabel=COMMUNICATION, ylabel=ACCURACY)
         sections = (("dataset", "model"), ("partition",), ("noise",))
         axis.set_title("\n".join(select.caption(group[0], *names) for names in sections))
-    style.add_legend_below(figure, axes)
-    return figure
+    return style.finish(figure, chain(*(group for group, _ in groups)))
 
 
 def _plot_curves(axis: Axes, rows: Sequence[Row], order: Sequence[str], notes: list[str]) -> None:
@@ -177,10 +172,7 @@ def _plot_curves(axis: Axes, rows: Sequence[Row], order: Sequence[str], notes: l
     for label, row in zip(select.variants(rows), rows, strict=True):
         lines.setdefault(label, []).append(row)
     labels = sorted(lines, key=order.index)
-    if labels[MAX_LINES:]:
-        omitted = ", ".join(labels[MAX_LINES:])
-        notes.append(f"omitted {omitted} (at most {MAX_LINES} lines); filter with method.KEY=VALUE")
-    for label in labels[:MAX_LINES]:
+    for label in select.keep_first(labels, MAX_LINES, notes, "method.KEY=VALUE"):
         band = curve_band([row["curve"] for row in lines[label]])
         look = style.line_style(order.index(label), len(band))
         axis.plot(band.index, band["mean"], label=label, **look)

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from benchmarks.records.readers import read_journal, read_scenario
 from methods.toolkit.mixture import split_by_gmm
 from reports.figures import extract, select, style
-from reports.figures.extract import Array, JournalEntry, NoiseEstimate, Scenario, lid_iterations
+from reports.figures.extract import Array, JournalEntry, Scenario, lid_iterations
 from reports.figures.scenarios import add_color_bar, plot_heat_map
 from reports.frame.load import Row, rows_of
 
@@ -32,14 +32,11 @@ def lid_scores(frame: pd.DataFrame, notes: list[str]) -> Figure:
 def lid_by_model(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 5: cumulative LID of the last iteration, one column per model."""
     rows = _require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes)
-    first, shared = select.best_match(rows), ("dataset", "partition", "noise")
-    shown: dict[str, Row] = {}
-    for row in sorted(rows, key=select.preference_key):
-        if select.settings(row, shared) == select.settings(first, shared):
-            shown.setdefault(row["model.name"], row)
+    shared = ("dataset", "partition", "noise")
+    shown = select.best_by_label(rows, shared, lambda row: str(row["model.name"]))
     columns = [(name, CUMULATIVE_LID, row) for name, row in shown.items()]
     width = style.WIDTH if len(shown) > 1 else 4.0
-    return _plot_scores(columns, select.caption(first, *shared), width)
+    return _plot_scores(columns, select.caption(columns[0][2], *shared), width)
 
 
 def lid_by_iteration(frame: pd.DataFrame, notes: list[str]) -> Figure:
@@ -55,28 +52,39 @@ def lid_by_iteration(frame: pd.DataFrame, notes: list[str]) -> Figure:
         column[0].set_title(f"iteration {entry['iteration']}")
     for axis in axes[:, 0]:
         axis.set_ylabel("density")
-    figure.suptitle(select.caption(row))
-    style.add_legend_below(figure, list(axes.flat))
-    return figure
+    return style.finish(figure, [row], select.caption(row))
 
 
 def noise_levels(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """FedCorr, Figure 7: estimated and true noise rates, and the detection of noisy samples."""
     row = select.best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
     estimate = extract.noise_estimate(row["journal"], row["scenario"])
-    figure, axes = style.panels(2 if estimate.detection else 1, 1, 2.6, sharex=True)
+    counts = [name for name in extract.DETECTION_COUNTS if name in estimate]
+    figure, axes = style.panels(2 if counts else 1, 1, 2.6, sharex=True)
     upper, lower = axes[0, 0], axes[-1, 0]
-    _plot_noise_rates(upper, estimate)
-    detected = f"noisy clients detected: {estimate.true_positives} of {estimate.num_noisy}"
-    false_positives = f"false positives: {estimate.false_positives}"
-    upper.set_title(f"{select.caption(row)}\n{detected}; {false_positives}", loc="left")
-    label = "client, sorted by true noise rate"
-    if estimate.detection:
-        _plot_sample_detection(lower, estimate)
-        label += " (no bar: predicted clean)"
-        style.add_legend_below(figure, [lower])
-    lower.set_xlabel(label)
-    return figure
+    x, every = np.arange(len(estimate)), max(1, len(estimate) // 25)
+    for column, label, color, look in (
+        ("given", "true, given labels", style.BLACK, ":"),
+        ("after", "true, after pre-processing", style.ORANGE, "s-"),
+        ("estimated", "estimated", style.GREEN, "^--"),
+    ):
+        if column in estimate:
+            upper.plot(x, estimate[column], look, color=color, markevery=every, label=label)
+    upper.set(ylabel=NOISE_RATE, ylim=(-2, 100), xlim=(-1, len(x)))
+    upper.xaxis.set_major_locator(MaxNLocator(integer=True))
+    noisy, predicted = estimate["noisy"], estimate["predicted"]
+    detected = f"noisy clients detected: {(noisy & predicted).sum()} of {noisy.sum()}"
+    upper.set_title(f"{detected}; false positives: {(predicted & ~noisy).sum()}", loc="left")
+    fills = ((style.BLUE, ""), (style.RED, "////"), (style.ORANGE, "...."), ("#DDDDDD", ""))
+    bottom = np.zeros(len(estimate))
+    for name, (color, hatch) in zip(counts, fills, strict=False):
+        edge: Any = {"edgecolor": "white", "linewidth": 0.2, "hatch": hatch}
+        lower.bar(x, estimate[name], bottom=bottom, color=color, label=name, **edge)
+        bottom += estimate[name]
+        lower.set_ylabel("samples of the client")
+    hint = " (no bar: predicted clean)" if counts else ""
+    lower.set_xlabel(f"client, sorted by true noise rate{hint}")
+    return style.finish(figure, [row], select.caption(row))
 
 
 def label_correction(frame: pd.DataFrame, notes: list[str]) -> Figure:
@@ -93,8 +101,7 @@ def label_correction(frame: pd.DataFrame, notes: list[str]) -> Figure:
         axis.set_xlabel("label")
     axes[0, 0].set_ylabel("true class")
     add_color_bar(figure, list(axes[0]))
-    figure.suptitle(f"{select.caption(row)}; all clients")
-    return figure
+    return style.finish(figure, [row], f"{select.caption(row)}; all clients")
 
 
 def neighbors_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
@@ -106,36 +113,32 @@ def neighbors_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
     row = select.best_match(rows, select.PAPER_SETTING | {"noise.rho": "0.4"})
     same_scenario = frame[frame["scenario.hash"] == row["scenario.hash"]]
     fedcorr = _runs_with_key(same_scenario, "fedcorr", "cumulative_lid", notes)
-    if not fedcorr:
-        notes.append("right panel omitted: no run of fedcorr in the same scenario")
-    figure, axes = style.two_columns(2 if fedcorr else 1, 2.6)
+    shown = [row, *([select.best_match(fedcorr)] if fedcorr else [])]
+    figure, axes = style.two_columns(len(shown), 2.6)
     _plot_neighbors(axes[0], row)
     axes[0].set_xlabel(f"{NUM_NEIGHBORS} (fedcnml)")
     if fedcorr:
-        last = lid_iterations(select.best_match(fedcorr)["journal"])[-1]
+        last = lid_iterations(shown[1]["journal"])[-1]
         _plot_against_noise(axes[1], np.asarray(last["lid"]), row["scenario"])
         axes[1].set_xlabel("LID score (fedcorr, last iteration)")
-    figure.suptitle(select.caption(row))
-    style.add_legend_below(figure, axes)
-    return figure
+    else:
+        notes.append("right panel omitted: no run of fedcorr in the same scenario")
+    return style.finish(figure, shown, select.caption(row))
 
 
 def neighbors_by_noise(frame: pd.DataFrame, notes: list[str]) -> Figure:
     """Fed-CNML, Figure 3: neighbors against noise rate, a panel per noise setting."""
     rows = _require_runs_with_key(frame, "fedcnml", "eta", notes)
-    first, shared = select.best_match(rows), ("dataset", "partition")
-    shown: dict[str, Row] = {}
-    for row in sorted(rows, key=select.preference_key):
-        if select.settings(row, shared) == select.settings(first, shared) and row.get("noise.rho"):
-            shown.setdefault(select.caption(row, "noise"), row)
-    select.require_rows(list(shown.values()), "of fedcnml with noise.rho above 0")
-    figure, axes = style.two_columns(min(len(shown), 4), 2.4)
-    for axis, title in zip(axes, sorted(shown), strict=False):
-        _plot_neighbors(axis, shown[title])
-        axis.set_title(title)
-    figure.suptitle(select.caption(first, "dataset", "model", "partition"))
-    style.add_legend_below(figure, axes)
-    return figure
+    noisy = [row for row in rows if row.get("noise.rho")]
+    select.require_rows(noisy, "of fedcnml with noise.rho above 0")
+    shared = ("dataset", "partition")
+    found = select.best_by_label(noisy, shared, lambda row: select.caption(row, "noise"))
+    shown = [found[title] for title in sorted(found)[:4]]
+    figure, axes = style.two_columns(len(shown), 2.4)
+    for axis, row in zip(axes, shown, strict=True):
+        _plot_neighbors(axis, row)
+        axis.set_title(select.caption(row, "noise"))
+    return style.finish(figure, shown, select.caption(shown[0], "dataset", "model", "partition"))
 
 
 def _require_runs_with_key(
@@ -173,9 +176,7 @@ def _plot_scores(columns: Sequence[tuple[str, str, Row]], title: str, width: flo
         lower.set_xlabel(score)
     axes[0, 0].set_ylabel("density")
     axes[1, 0].set_ylabel(NOISE_RATE)
-    figure.suptitle(title)
-    style.add_legend_below(figure, list(axes.flat))
-    return figure
+    return style.finish(figure, [row for _, _, row in columns], title)
 
 
 def plot_score_density(axis: Axes, values: Array, fit: Fit, scenario: Scenario) -> None:
@@ -222,35 +223,3 @@ def _plot_neighbors(axis: Axes, row: Row) -> None:
     _plot_against_noise(axis, counts, row["scenario"])
     axis.set(xlabel=NUM_NEIGHBORS, ylabel=NOISE_RATE)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _plot_noise_rates(axis: Axes, estimate: NoiseEstimate) -> None:
-    x = np.arange(len(estimate.clients))
-    every = max(1, len(x) // 25)
-    axis.plot(x, estimate.before, color=style.BLACK, linestyle=":", label="true, given labels")
-    for values, label, color, look in (
-        (estimate.after, "true, after pre-processing", style.ORANGE, "s-"),
-        (estimate.estimated, "estimated", style.GREEN, "^--"),
-    ):
-        if values is not None:
-            axis.plot(x, values, look, color=color, markevery=every, label=label)
-    axis.set(ylabel=NOISE_RATE, ylim=(-2, 100), xlim=(-1, len(x)))
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.legend(loc="upper left")
-
-
-def _plot_sample_detection(axis: Axes, estimate: NoiseEstimate) -> None:
-    """Plot stacked counts of true and false positives and negatives per client."""
-    none = [0] * len(extract.DETECTION_COUNTS)
-    counts = np.array([estimate.detection.get(int(k), none) for k in estimate.clients], dtype=float)
-    bottom = np.zeros(len(counts))
-    fills = ((style.BLUE, ""), (style.RED, "////"), (style.ORANGE, "...."), ("#DDDDDD", ""))
-    for label, heights, (color, hatch) in zip(
-        extract.DETECTION_COUNTS, counts.T, fills, strict=True
-    ):
-        axis.bar(
-            np.arange(len(counts)), heights, bottom=bottom, color=color, hatch=hatch,
-            edgecolor="white", linewidth=0.2, label=label,
-        )  # fmt: skip
-        bottom += heights
-    axis.set(ylabel="samples of the client")

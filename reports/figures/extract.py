@@ -1,16 +1,17 @@
 """Data of the figures, from the files of run directories. Fractions become percentages."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 
-from reports.frame.statistics import Ranking, mean, ranking
+from reports.frame.statistics import Ranking, ranking
 
 Array = NDArray[Any]
 Scenario = Mapping[str, Array]
@@ -42,48 +43,34 @@ def lid_iterations(
 
 def mixture_densities(x: Array, mixture: Mapping[str, Any]) -> Array:
     """(2, len(x)) weighted densities of both components; 0 for a component without variance."""
-    densities = []
-    for center, variance, weight in zip(
-        mixture["means"], mixture["variances"], mixture["weights"], strict=True
-    ):
-        scale = weight / math.sqrt(2 * math.pi * variance) if variance > 0 else 0.0
-        densities.append(scale * np.exp(-((x - center) ** 2) / (2 * variance or 1.0)))
-    return np.stack(densities)
+    names = ("means", "variances", "weights")
+    means, variances, weights = (np.asarray(mixture[name])[:, None] for name in names)
+    deviations = np.where(variances > 0, np.sqrt(variances), np.inf)
+    return np.asarray(weights * stats.norm.pdf(x, means, deviations))
 
 
-@dataclass(frozen=True)
-class NoiseEstimate:
-    """FedCorr's noise estimate. Arrays are percentages per client, sorted by true noise rate."""
+def noise_estimate(journal: Sequence[JournalEntry], scenario: Scenario) -> pd.DataFrame:
+    """FedCorr's estimate after the last pre-processing iteration, by client, lowest rate first.
 
-    clients: Array
-    before: Array  # noise rate of the given labels
-    estimated: Array
-    after: Array | None  # noise rate after the last pre-processing iteration, if recorded
-    detection: Mapping[int, Sequence[int]]  # client -> DETECTION_COUNTS of its samples
-    true_positives: int  # noisy clients that are predicted noisy
-    num_noisy: int
-    false_positives: int  # clean clients that are predicted noisy
-
-
-def noise_estimate(journal: Sequence[JournalEntry], scenario: Scenario) -> NoiseEstimate:
-    """Estimate after the last pre-processing iteration. The journal must have an iteration."""
+    Noise rates in percent are `given`, `estimated` and, if recorded, `after` the pre-processing.
+    `noisy` and `predicted` are true for noisy clients. DETECTION_COUNTS are numbers of samples, if
+    recorded; 0 for clients that are predicted clean.
+    """
     iterations = lid_iterations(journal)
-    last, is_noisy = iterations[-1], scenario["client_level"] > 0
-    order = np.argsort(scenario["client_rate"], kind="stable")
+    last = iterations[-1]
+    table = pd.DataFrame({"given": 100 * scenario["client_rate"]})
+    table["estimated"] = 100 * np.asarray(last["noise_levels"])
     # An iteration that changed no label does not repeat the noise rates.
-    rates = [entry["label_noise"] for entry in iterations if "label_noise" in entry]
-    predicted = np.zeros(len(is_noisy), dtype=bool)
-    predicted[list(last["noisy"])] = True
-    return NoiseEstimate(
-        clients=order,
-        before=100 * scenario["client_rate"][order],
-        estimated=100 * np.asarray(last["noise_levels"])[order],
-        after=100 * np.asarray(rates[-1])[order] if rates else None,
-        detection={row[0]: row[1:] for row in last.get("sample_detection", ())},
-        true_positives=int((predicted & is_noisy).sum()),
-        num_noisy=int(is_noisy.sum()),
-        false_positives=int((predicted & ~is_noisy).sum()),
+    for rates in [entry["label_noise"] for entry in iterations if "label_noise" in entry]:
+        table["after"] = 100 * np.asarray(rates)
+    table["noisy"], table["predicted"] = (
+        scenario["client_level"] > 0,
+        table.index.isin(last["noisy"]),
     )
+    if detection := last.get("sample_detection"):
+        clients = pd.DataFrame(detection, columns=["client", *DETECTION_COUNTS])
+        table = table.join(clients.set_index("client")).fillna(0)
+    return table.sort_values("given", kind="stable")
 
 
 def label_confusions(
@@ -99,10 +86,10 @@ def label_confusions(
 
 def stage_ends(curve: pd.DataFrame) -> list[tuple[str, int]]:
     """Stages in the order of the run, each with the participations at its end."""
-    ends: dict[str, int] = {}
-    for stage, participations in zip(curve.get("stage", ()), curve["participations"], strict=False):
-        ends[str(stage)] = int(participations)
-    return list(ends.items())
+    if "stage" not in curve:
+        return []
+    ends = curve.groupby("stage", sort=False)["participations"].last()
+    return [(str(stage), int(end)) for stage, end in ends.items()]
 
 
 def curve_band(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -169,6 +156,6 @@ def rank_methods(results: Results) -> Ranks | None:
     methods, settings, dropped = common_settings(results)
     if not settings:
         return None
-    found = ranking([[mean(setting[name]) for name in methods] for setting in settings])
+    found = ranking([[fmean(setting[name]) for name in methods] for setting in settings])
     ranks, names = zip(*sorted(zip(found.ranks, methods, strict=True)), strict=True)
     return Ranks(names, ranks, found, tuple(dropped))

@@ -12,7 +12,7 @@ from reports.figures import select, style
 from reports.figures.accuracy import ACCURACY, MAX_LINES
 from reports.figures.extract import Ranks, common_settings, rank_methods
 from reports.frame import statistics
-from reports.frame.load import rows_of
+from reports.frame.load import Row, rows_of
 
 TOO_FEW = "skipped: needs two methods with two settings in common and different results"
 
@@ -22,11 +22,13 @@ def critical_difference(frame: pd.DataFrame, notes: list[str], accuracy: str = "
 
     Demsar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 7, 2006.
     """
-    found = rank_methods(by_setting(frame, notes, accuracy))
+    rows, results = by_setting(frame, notes, accuracy)
+    found = rank_methods(results)
     if found is None or found.ranking.critical_difference is None:
         raise UserError(TOO_FEW)
     _note_dropped(found.dropped, notes)
-    return _plot_ranks(found, accuracy)
+    shown = [row for row in rows if row["method.name"] in found.methods]
+    return style.finish(_plot_ranks(found, accuracy), shown)
 
 
 def performance_profile(frame: pd.DataFrame, notes: list[str], accuracy: str = "last10") -> Figure:
@@ -35,18 +37,15 @@ def performance_profile(frame: pd.DataFrame, notes: list[str], accuracy: str = "
     Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice,
     NeurIPS 2021, section 4.2.
     """
-    methods, settings, dropped = common_settings(by_setting(frame, notes, accuracy))
+    rows, results = by_setting(frame, notes, accuracy)
+    methods, settings, dropped = common_settings(results)
     if not settings:
         raise UserError(TOO_FEW)
     _note_dropped(dropped, notes)
     scores = {name: [setting[name] for setting in settings] for name in methods}
     means = {name: float(statistics.interquartile_mean(scores[name])) for name in methods}
     order = sorted(methods, key=lambda name: (-means[name], name))
-    if order[MAX_LINES:]:
-        omitted = ", ".join(order[MAX_LINES:])
-        notes.append(
-            f"omitted {omitted} (at most {MAX_LINES} lines); filter with method.name=NAMES"
-        )
+    shown = select.keep_first(order, MAX_LINES, notes, "method.name=NAMES")
     values = np.unique(np.concatenate([seeds for name in methods for seeds in scores[name]]))
     thresholds = np.concatenate([[values[0] - 1], values, [values[-1] + 1]])
 
@@ -54,7 +53,7 @@ def performance_profile(frame: pd.DataFrame, notes: list[str], accuracy: str = "
         return 100 * statistics.performance_profile(scores, thresholds)
 
     figure, (axis,) = style.two_columns(1, 3.4)
-    for index, name in enumerate(order[:MAX_LINES]):
+    for index, name in enumerate(shown):
         look = style.line_style(index, len(thresholds))
         axis.plot(
             thresholds,
@@ -71,16 +70,16 @@ def performance_profile(frame: pd.DataFrame, notes: list[str], accuracy: str = "
         xlabel=f"threshold: {ACCURACY}, {ACCURACIES[accuracy]}",
         ylabel="runs above the threshold, %",
     )
-    axis.set_title(f"{len(settings)} settings; bands: 95 % bootstrap intervals of several seeds")
-    style.add_legend_below(figure, [axis])
-    return figure
+    title = f"{len(settings)} settings; bands: 95 % bootstrap intervals of several seeds"
+    return style.finish(figure, [row for row in rows if row["method.name"] in methods], title)
 
 
 def by_setting(
     frame: pd.DataFrame, notes: list[str], accuracy: str
-) -> dict[select.Setting, dict[str, list[float]]]:
-    """Accuracies in percent by setting and method, a number per seed."""
+) -> tuple[list[Row], dict[select.Setting, dict[str, list[float]]]]:
+    """Runs, and their accuracies in percent by setting and method, a number per seed."""
     results: dict[select.Setting, dict[str, list[float]]] = {}
+    shown: list[Row] = []
     known = [row for row in rows_of(frame) if f"summary.{accuracy}" in row]
     for setting, group in select.by_setting(known).items():
         for name in sorted({row["method.name"] for row in group}):
@@ -89,9 +88,10 @@ def by_setting(
             if len(kept) < len(rows):
                 where = select.caption(rows[0], "dataset", "partition", "noise")
                 notes.append(f"{name} in {where}: only the variant with most runs is shown")
+            shown += kept
             accuracies = [100 * float(row[f"summary.{accuracy}"]) for row in kept]
             results.setdefault(setting, {})[name] = accuracies
-    return results
+    return shown, results
 
 
 def _note_dropped(dropped: Sequence[str], notes: list[str]) -> None:

@@ -60,8 +60,7 @@ def lid_mixture(run_dir: Path) -> Figure | None:
     scores = np.asarray(last["cumulative_lid"])
     plot_score_density(axis, scores, last["mixture"], read_scenario(run_dir))
     axis.set(xlabel=CUMULATIVE_LID, ylabel="density", title=f"iteration {last['iteration']}")
-    style.add_legend_below(figure, [axis])
-    return figure
+    return style.finish(figure, [])
 
 
 def confusion(run_dir: Path) -> Figure | None:

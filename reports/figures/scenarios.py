@@ -11,7 +11,7 @@ from reports.figures import select, style
 from reports.figures.extract import Array, row_percentages, sort_by_size
 from reports.frame.load import Row, rows_of
 
-MAX_PANELS = 3
+MAX_PANELS = "3 panels"
 MAX_BUBBLE_AREA = 60  # points squared
 
 
@@ -23,7 +23,7 @@ def partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
         plot_bubbles(axis, row["scenario"]["clean_counts"])
         axis.set_title(select.caption(row, "dataset", "partition"), loc="left")
         axis.set_xlabel("client")
-    return figure
+    return style.finish(figure, shown)
 
 
 def sorted_partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
@@ -37,7 +37,7 @@ def sorted_partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
         upper.tick_params(labelbottom=False)
         sizes.bar(np.arange(len(counts)), counts.sum(axis=1), color=style.BLUE, width=0.8)
         sizes.set(xlim=upper.get_xlim(), xlabel="client, sorted by size", ylabel="samples")
-    return figure
+    return style.finish(figure, shown)
 
 
 def transitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
@@ -53,7 +53,7 @@ def transitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
         axis.set_title(select.section_label(row, "noise"), loc="left")
         axis.set(xlabel="given label", ylabel="true class")
     add_color_bar(figure, list(axes[0]))
-    return figure
+    return style.finish(figure, shown)
 
 
 def one_run_per_variant(
@@ -61,17 +61,12 @@ def one_run_per_variant(
 ) -> list[Row]:
     """One run with its scenario for each variant of a section, all with the same dataset."""
     readable = select.extend_rows(rows, "scenario", read_scenario, notes)
-    dataset = select.best_match(select.require_rows(readable, description))["dataset.name"]
-    found: dict[str, Row] = {}
-    for row in sorted(readable, key=select.preference_key):
-        if row["dataset.name"] == dataset:
-            found.setdefault(select.section_label(row, section), row)
-    labels = sorted(found)
-    notes += [
-        f"omitted {label} (at most {MAX_PANELS} panels); filter with {section}.KEY=VALUE"
-        for label in labels[MAX_PANELS:]
-    ]
-    return [found[label] for label in labels[:MAX_PANELS]]
+    select.require_rows(readable, description)
+    found = select.best_by_label(
+        readable, ["dataset"], lambda row: select.section_label(row, section)
+    )
+    labels = select.keep_first(sorted(found), MAX_PANELS, notes, f"{section}.KEY=VALUE")
+    return [found[label] for label in labels]
 
 
 def plot_bubbles(axis: Axes, counts: Array) -> None:

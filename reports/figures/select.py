@@ -82,6 +82,29 @@ def best_match(rows: Sequence[Row], setting: Mapping[str, str] = PAPER_SETTING) 
     return min(rows, key=lambda row: preference_key(row, setting))
 
 
+def best_by_label(
+    rows: Sequence[Row], shared: Sequence[str], label: Callable[[Row], str]
+) -> dict[str, Row]:
+    """The preferred run of each label. All share some sections with the best match."""
+    first = settings(best_match(rows), shared)
+    found: dict[str, Row] = {}
+    for row in sorted(rows, key=preference_key):
+        if settings(row, shared) == first:
+            found.setdefault(label(row), row)
+    return found
+
+
+def keep_first(
+    labels: Sequence[str], limit: str, notes: list[str], filter: str = "KEY=VALUE"
+) -> list[str]:
+    """The first labels, up to a limit such as "8 lines". The others are noted."""
+    count = int(limit.split()[0])
+    if labels[count:]:
+        omitted = ", ".join(labels[count:])
+        notes.append(f"omitted {omitted} (at most {limit}); filter with {filter}")
+    return list(labels[:count])
+
+
 def most_frequent_variant(rows: Sequence[Row], without: Sequence[str] = ()) -> list[Row]:
     """The runs of the variant with the most runs; unablated variants win ties.
 

@@ -1,7 +1,8 @@
 """Style of all figures: color-blind-safe colors, distinct dashes and markers, 8-point type."""
 
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+
+from reports.frame.load import Row, caption_of
 
 matplotlib.use("Agg")
 
@@ -64,19 +67,25 @@ def line_style(index: int, num_points: int) -> dict[str, Any]:
     }
 
 
-def add_legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
-    """Add one legend of all axes below them and extend the figure by its height."""
+def finish(figure: Figure, rows: Iterable[Row], title: str = "") -> Figure:
+    """Add title, protocol and hyperparameters of the runs, and a legend of all axes below them.
+
+    The figure is extended by the height of the legend.
+    """
+    width, height = figure.get_size_inches()
+    caption = textwrap.fill(caption_of(rows), int(width / LETTER_WIDTH))
+    figure.suptitle(f"{title}\n{caption}".strip())
     handles: dict[str, Any] = {}
-    for axis in axes:
+    for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    width, height = figure.get_size_inches()
-    letters = max(map(len, handles))
-    columns = min(len(handles), max(1, int(width / (0.6 + LETTER_WIDTH * letters))))
-    figure.set_size_inches(width, height + LINE_HEIGHT * math.ceil(len(handles) / columns))
-    figure.legend(
-        [*handles.values()], [*handles], loc="outside lower center", ncols=columns, handlelength=3
-    )
+    if handles:
+        letters = max(map(len, handles))
+        columns = min(len(handles), max(1, int(width / (0.6 + LETTER_WIDTH * letters))))
+        figure.set_size_inches(width, height + LINE_HEIGHT * math.ceil(len(handles) / columns))
+        place: Any = {"loc": "outside lower center", "ncols": columns, "handlelength": 3}
+        figure.legend([*handles.values()], [*handles], **place)
+    return figure
 
 
 def save(figure: Figure, directory: Path, name: str) -> None:

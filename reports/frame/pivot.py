@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from benchmarks.records.record import ACCURACIES
 from benchmarks.terminal.command import require_choice
 from methods.core.errors import UserError, invalid, unknown
 from reports.frame.load import rows_of
-from reports.frame.statistics import BySeed, Pairs, Ranking, mean, pair, ranking, supported_best
+from reports.frame.statistics import BySeed, Pairs, Ranking, pair, ranking, supported_best
 
 PERCENTAGES = (*ACCURACIES, "forgetting")  # fractions of the summary, shown in percent
 LOWER_IS_BETTER = ("cost.", "time.", "summary.forgetting")  # prefixes of metrics
@@ -124,7 +125,7 @@ def ranked(table: Pivot) -> tuple[Ranking | None, tuple[str, ...]]:
     excluded = tuple(col for col in table.col_values if col not in complete)
     if not complete or len(table.row_values) < 2:
         return None, excluded
-    means = [[mean(table.values(row, col)) for row in table.row_values] for col in complete]
+    means = [[fmean(table.values(row, col)) for row in table.row_values] for col in complete]
     return ranking(means, table.higher_is_better), excluded
 
 

@@ -14,6 +14,7 @@ with one number per seed. Further leading axes, such as bootstrap resamples, are
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,16 +31,9 @@ BySeed = Mapping[tuple[int, str], float]  # metric of each run, by seed and scen
 Key = TypeVar("Key")
 
 
-def mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
 def sample_std(values: Sequence[float]) -> float | None:
     """Standard deviation with n - 1; None for a single value."""
-    if len(values) < 2:
-        return None
-    center = mean(values)
-    return math.sqrt(math.fsum((value - center) ** 2 for value in values) / (len(values) - 1))
+    return stdev(values) if len(values) > 1 else None
 
 
 def bootstrap_interval(
@@ -149,7 +143,7 @@ def describe_test(
         return "no paired seeds"
     p = sign_flip_test(differences) if corrected_p is None else corrected_p
     if p <= level:
-        direction = "higher" if mean(differences) > 0 else "lower"
+        direction = "higher" if fmean(differences) > 0 else "lower"
         return f"{direction} than the baseline (p = {p:.2g}, {count} pairs)"
     smallest = min(1.0, comparisons * smallest_p(count))
     if smallest <= level:
@@ -170,10 +164,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in corrected]
 
 
-def corrected_tests(differences: Mapping[Key, Sequence[float]]) -> dict[Key, float]:
-    """Holm-corrected p-values of sign-flip tests. Comparisons without pairs are left out."""
+def corrected_tests(paired: Mapping[Key, Pairs]) -> dict[Key, tuple[float, str]]:
+    """Holm-corrected p-values of sign-flip tests, and their results in words.
+
+    Comparisons without pairs do not count.
+    """
+    differences = {key: [*pairs.differences.values()] for key, pairs in paired.items()}
     tested = {key: sign_flip_test(values) for key, values in differences.items() if values}
-    return dict(zip(tested, holm([*tested.values()]), strict=True))
+    corrected = dict(zip(tested, holm([*tested.values()]), strict=True))
+    return {
+        key: (corrected.get(key, 1.0), describe_test(values, corrected.get(key), len(corrected)))
+        for key, values in differences.items()
+    }
 
 
 def supported_best(
@@ -190,7 +192,7 @@ def supported_best(
     p_values: list[float] = []
     for group in groups:
         if len(group) > 1:
-            means = {key: sign * mean([*results.values()]) for key, results in group.items()}
+            means = {key: sign * fmean([*results.values()]) for key, results in group.items()}
             best.append(max(means, key=means.__getitem__))
             rivals = [results for key, results in group.items() if key != best[-1]]
             p_values.append(max(_p_better(group[best[-1]], other, sign) for other in rivals))

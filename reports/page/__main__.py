@@ -4,28 +4,36 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from benchmarks.records.files import CONFIG_FILE, CURVE_FILE, RECORD_FILE
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from benchmarks.records.files import CONFIG_FILE, CURVE_FILE, RECORD_FILE, atomic_write
+from benchmarks.records.record import ACCURACIES
 from benchmarks.terminal import command
 from methods.core.errors import UserError
 from reports.page.collect import build_page_data
 from reports.page.unfinished import is_stale
-from reports.page.write import write_page
 
-DEFAULTS = {"runs": "runs", "out": "runs/page.html", "watch": "false", "every": "10"}
+HERE = Path(__file__).parent
+DEFAULTS = {"runs": "runs", "out": "runs/page.html", "accuracy": "last10"}
+DEFAULTS |= {"watch": "false", "every": "10"}
 USAGE = """
-python -m reports.page [runs=DIR,...] [out=FILE.html] [watch=true] [every=SECONDS]
+python -m reports.page [runs=DIR,...] [out=FILE.html] [accuracy=NAME] [watch=true] [every=SECONDS]
 
 Write the HTML report: leaderboard, learning curves, details of every run, and published tables
 with reproduced results. The file is self-contained and needs neither network nor server.
 
-  runs    directories with run records, separated by commas (default runs)
-  out     output file (default runs/page.html)
-  watch   true: rewrite the page when runs change, until Ctrl-C; open pages reload automatically
-  every   seconds between two checks for changes (default 10)
+  runs      directories with run records, separated by commas (default runs)
+  out       output file (default runs/page.html)
+  accuracy  by which methods are sorted and compared with FedAvg: selected, last10 (default), best
+            (oracle) or final
+  watch     true: rewrite the page when runs change, until Ctrl-C; open pages reload automatically
+  every     seconds between two checks for changes (default 10)
 """
 WATCHED_FILES = {RECORD_FILE, CURVE_FILE, CONFIG_FILE}
 Snapshot = frozenset[tuple[str, int, int]]
@@ -36,31 +44,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build(options: command.Options) -> int:
-    """Write the page once, or whenever runs change."""
+    """Write the page; with `watch`, whenever runs change.
+
+    After Ctrl-C it is written once more, without automatic reload.
+    """
     directories = command.split_dirs(options["runs"])
     out = Path(options["out"])
     if out.suffix not in (".html", ".htm"):
         raise UserError(f"invalid out={out}: expected a file name that ends in .html")
+    accuracy = command.require_choice("accuracy", options["accuracy"], tuple(ACCURACIES))
     interval = _parse_seconds(options["every"])
-    if command.require_choice("watch", options["watch"], ("true", "false")) == "true":
-        return watch(directories, out, interval)
-    update(directories, out)
-    return 0
-
-
-def watch(directories: Sequence[str], out: Path, interval: float) -> int:
-    """Rewrite the page when runs change. On Ctrl-C, write it once more without automatic reload."""
+    is_watching = command.require_choice("watch", options["watch"], ("true", "false")) == "true"
     printed: set[str] = set()
     last: Snapshot | None = None
-    try:
-        while True:
+    with suppress(KeyboardInterrupt):
+        while is_watching:
             current = take_snapshot(directories)
             if current != last:
-                update(directories, out, interval, printed)
+                update(directories, out, accuracy, interval, printed)
                 last = current
             time.sleep(interval)
-    except KeyboardInterrupt:
-        update(directories, out, 0, printed)
+    update(directories, out, accuracy, 0, printed)
+    if is_watching:
         print("stopped; the page is no longer updated")
     return 0
 
@@ -82,31 +87,45 @@ def take_snapshot(directories: Sequence[str]) -> Snapshot:
 
 
 def update(
-    directories: Sequence[str], out: Path, interval: float = 0, printed: set[str] | None = None
+    directories: Sequence[str],
+    out: Path,
+    accuracy: str = DEFAULTS["accuracy"],
+    interval: float = 0,
+    printed: set[str] | None = None,
 ) -> None:
-    """Write the page and print warnings that are not in `printed`.
+    """Write the page and print warnings that are not in `printed`, which grows by them.
 
     An open page reloads every `interval` seconds; 0 disables this.
     """
     printed = set() if printed is None else printed
-    page = build_page_data(directories)
-    command.print_warnings(line for line in page.warnings if line not in printed)
-    printed.update(page.warnings)
+    data, warnings = build_page_data(directories, accuracy)
+    command.print_warnings(line for line in warnings if line not in printed)
+    printed.update(warnings)
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    size = write_page(out, page.data | {"written": now, "every": interval})
-    entries = [entry for setting in page.data["settings"] for entry in setting["entries"]]
+    content = render_html(data | {"written": now, "every": interval}).encode()
+    atomic_write(out, content)  # A browser never loads part of a page.
+    entries = [entry for setting in data["settings"] for entry in setting["entries"]]
     count = sum(len(entry["runs"]) for entry in entries)
-    print(f"{count} run{'' if count == 1 else 's'}, {size / 1e6:.2f} MB -> {out}", flush=True)
+    size = f"{len(content) / 1e6:.2f} MB"
+    print(f"{count} run{'' if count == 1 else 's'}, {size} -> {out}", flush=True)
+
+
+def render_html(data: Mapping[str, Any]) -> str:
+    """Data, scripts and styles in one HTML file."""
+    environment = Environment(loader=FileSystemLoader(HERE / "assets"), undefined=StrictUndefined)
+    environment.globals["source"] = lambda path: (HERE / path).read_text(encoding="utf-8")
+    # The filter `tojson` escapes <, > and &, so that no string can end the script element.
+    environment.policies["json.dumps_kwargs"] = {
+        "ensure_ascii": False, "separators": (",", ":"), "allow_nan": False
+    }  # fmt: skip
+    return environment.get_template("page.html").render(data=data)
 
 
 def _parse_seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise UserError(f"invalid every={text}: expected a number of seconds above 0")
-    return int(value) if value == int(value) else value
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise UserError(f"invalid every={text}: expected a number of seconds above 0")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +33,13 @@ DIRECTORY = r"(?:[^\s/\\:'\"<>]+[/\\])"
 PATHS = re.compile(rf"(?<![\w.…<])(?:(?:~[^\s/\\]*[/\\]|[A-Za-z]:\\){DIRECTORY}*|/{DIRECTORY}+)")
 
 
-@dataclass
-class PageData:
-    """Data of the page, and the warnings with full paths."""
+def build_page_data(
+    directories: Sequence[str], accuracy: str = "last10"
+) -> tuple[dict[str, Any], list[str]]:
+    """Data of all runs below the directories, and warnings with full paths.
 
-    data: dict[str, Any]
-    warnings: list[str]
-
-
-def build_page_data(directories: Sequence[str]) -> PageData:
-    """Collect all runs below the directories, and warnings about excluded ones."""
+    Methods are sorted by `accuracy` and compared with the baseline.
+    """
     runs = load_runs(directories)
     unfinished, warnings = unfinished_rows(runs)
     frames = (runs.done, runs.references, runs.unsuccessful)
@@ -56,13 +52,14 @@ def build_page_data(directories: Sequence[str]) -> PageData:
     groups = leaderboard.group_runs(rows)
     settings = leaderboard.describe_settings(groups)
     for description, (setting, variants) in zip(settings, groups.items(), strict=True):
-        description["entries"] = leaderboard.leaderboard_entries(setting, variants)
+        description["entries"] = leaderboard.leaderboard_entries(setting, variants, accuracy)
         for entry, members in zip(description["entries"], variants.values(), strict=True):
             entry["runs"] = [
                 _run_data(row) | _read_files(row, points, scenarios, warnings) for row in members
             ]
     data = {
         "baseline": leaderboard.BASELINE,
+        "accuracy": accuracy,
         "tested": TESTED,
         "accuracies": ACCURACIES,
         "settings": settings,
@@ -71,7 +68,7 @@ def build_page_data(directories: Sequence[str]) -> PageData:
         "styles": _line_styles(settings),
     }
     warnings = list(dict.fromkeys(warnings))
-    return PageData(_strip_paths(data | {"warnings": warnings}, directories), warnings)
+    return _strip_paths(data | {"warnings": warnings}, directories), warnings
 
 
 def _run_data(row: Row) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from benchmarks.records.record import ACCURACIES
@@ -13,8 +14,6 @@ from reports.frame.statistics import (
     BySeed,
     corrected_tests,
     damage_repaired,
-    describe_test,
-    mean,
     pair,
     sample_std,
     supported_best,
@@ -80,17 +79,17 @@ def describe_settings(groups: Mapping[Setting, Variants]) -> list[dict[str, Any]
     return described
 
 
-def leaderboard_entries(setting: Setting, members: Variants) -> list[dict[str, Any]]:
-    """One entry per variant of a setting."""
+def leaderboard_entries(setting: Setting, members: Variants, accuracy: str) -> list[dict[str, Any]]:
+    """One entry per variant of a setting, compared with the baseline by `accuracy`."""
     labels = select.variants([rows[0] for rows in members.values()])
     rivals = {variant: rows for variant, rows in members.items() if not is_reference(variant)}
-    differences = compare_with_baseline(rivals)
+    differences = compare_with_baseline(rivals, accuracy)
     bold = {name: _supported_best(rivals, name) for name in ACCURACIES}
     return [
         {"id": stable_id(setting, variant), "label": label}
         | leaderboard_entry(members[variant])
         | {"versus": differences.get(variant), "reference": is_reference(variant)}
-        | {"repaired": _repaired(members[variant])}
+        | {"repaired": _repaired(members[variant], accuracy)}
         | {"bold": [name for name in ACCURACIES if variant in bold[name]]}
         for label, variant in zip(labels, members, strict=True)
     ]
@@ -126,38 +125,32 @@ def mean_std_count(values: Sequence[float]) -> dict[str, Any] | None:
         return None
     std = sample_std(values)
     rounded = None if std is None else round(std, 4)
-    return {"mean": round(mean(values), 4), "std": rounded, "n": len(values)}
+    return {"mean": round(fmean(values), 4), "std": rounded, "n": len(values)}
 
 
-def compare_with_baseline(members: Variants) -> dict[Setting, dict[str, Any]]:
-    """Best accuracy minus the baseline's, paired by seed and scenario.
+def compare_with_baseline(members: Variants, accuracy: str) -> dict[Setting, dict[str, Any]]:
+    """Accuracy minus the baseline's, paired by seed and scenario.
 
     Of several baselines, one with the same training parameters is used. The p-values are corrected
     for the number of variants.
     """
     is_baseline = {variant: rows[0]["method.name"] == BASELINE for variant, rows in members.items()}
     baselines = [variant for variant in members if is_baseline[variant]]
+    results = {variant: _by_seed(rows, accuracy) for variant, rows in members.items()}
     paired = {}
-    for variant, rows in members.items() if baselines else ():
+    for variant in members if baselines else ():
         if is_baseline[variant]:
             continue
         same = [other for other in baselines if _train_params(other) == _train_params(variant)]
-        chosen = max(same or baselines, key=lambda other: len(_by_seed(members[other])))
-        paired[variant] = pair(_by_seed(rows), _by_seed(members[chosen]))
-    differences = {variant: [*pairs.differences.values()] for variant, pairs in paired.items()}
-    corrected = corrected_tests(differences)
+        chosen = max(same or baselines, key=lambda other: len(results[other]))
+        paired[variant] = pair(results[variant], results[chosen])
     return {
         variant: {
-            "mean": round(mean(values), 4) if values else None,
-            "n": len(values),
-            "verdict": "; ".join(
-                [
-                    describe_test(values, corrected.get(variant), len(corrected)),
-                    *paired[variant].unpaired,
-                ]
-            ),
+            "mean": _mean([*paired[variant].differences.values()]),
+            "n": len(paired[variant].differences),
+            "verdict": "; ".join([verdict, *paired[variant].unpaired]),
         }
-        for variant, values in differences.items()
+        for variant, (_, verdict) in corrected_tests(paired).items()
     }
 
 
@@ -172,9 +165,9 @@ def is_reference(variant: Setting) -> bool:
     return ("labels", "clean") in variant
 
 
-def _repaired(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """Damage repaired by `last10` in percent, over the seeds with reference runs."""
-    keys = ("summary.last10", "reference.given.last10", "reference.clean.last10")
+def _repaired(rows: Sequence[Row], accuracy: str) -> dict[str, Any] | None:
+    """Damage repaired in percent, over the seeds with reference runs."""
+    keys = [f"{part}.{accuracy}" for part in ("summary", "reference.given", "reference.clean")]
     runs = [[row[key] for key in keys] for row in rows if all(key in row for key in keys)]
     found = damage_repaired([runs])
     if found is None:
@@ -185,14 +178,14 @@ def _repaired(rows: Sequence[Row]) -> dict[str, Any] | None:
 
 def _mean(values: Sequence[float | None], factor: float = 1, digits: int = 4) -> float | None:
     known = [factor * value for value in values if value is not None]
-    return round(mean(known), digits) if known else None
+    return round(fmean(known), digits) if known else None
 
 
 def _train_params(variant: Setting) -> Setting:
     return tuple((key, value) for key, value in variant if key.startswith("train."))
 
 
-def _by_seed(rows: Sequence[Row], name: str = "best") -> BySeed:
+def _by_seed(rows: Sequence[Row], name: str) -> BySeed:
     """Accuracies of done runs in percent."""
     return {
         (row["seed"], str(row["scenario.hash"])): 100 * row[f"summary.{name}"]

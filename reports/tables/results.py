@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from benchmarks.records.files import CURVE_FILE, RECORD_FILE
 from benchmarks.records.readers import read_curve
 from methods.core.errors import UserError
 from reports.frame.load import Row, Runs, caption_of
-from reports.frame.statistics import mean, sample_std
+from reports.frame.statistics import sample_std
 from reports.published.tables import PublishedTable
 from reports.tables.matching import CellKey, Match, differences, in_sections, match
 
@@ -36,7 +37,7 @@ class ReproducedCell:
         if not self.values:
             return None
         numbers = list(self.values.values())
-        return min(numbers) if self.statistic == "lowest" else mean(numbers)
+        return min(numbers) if self.statistic == "lowest" else fmean(numbers)
 
     @property
     def std(self) -> float | None:
@@ -149,5 +150,5 @@ def _reproduced_cell(
 def _average(cells: list[ReproducedCell], statistic: str) -> ReproducedCell | None:
     """Mean over the cells of a row by seed, for the seeds that all cells have."""
     seeds = sorted(set.intersection(*(set(cell.values) for cell in cells)))
-    means = {seed: mean([cell.values[seed] for cell in cells]) for seed in seeds}
+    means = {seed: fmean([cell.values[seed] for cell in cells]) for seed in seeds}
     return ReproducedCell(means, len(means), statistic, ()) if means else None

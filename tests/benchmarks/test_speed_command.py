@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -13,10 +12,9 @@ from benchmarks import data, models
 from benchmarks.speed import __main__ as command
 from benchmarks.speed import harness, peers, suites
 from benchmarks.speed.baseline import BaselineFedAvg
-from benchmarks.speed.method_cost import count_forward_passes, time_calls
 from benchmarks.speed.scaling import linear_fit
 from benchmarks.speed.show import ratio_figure, result_tables, save_figures, scaling_figure
-from methods.core import training
+from benchmarks.speed.suites import count_forward_passes
 from methods.core.flat_model import FlatModel
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "reproductions" / "speed" / "speed.json"
@@ -50,17 +48,17 @@ def test_candidates_alternate_and_ratios_are_per_repetition(
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_baseline_learns(digits: data.Dataset, processes: int) -> None:
-    client_indices = np.array_split(np.arange(len(digits.train_labels)), 10)
+    indices = torch.arange(len(digits.train_labels)).tensor_split(10)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        baseline = BaselineFedAvg(
+        work = harness.ReferenceWork(
             digits,
-            client_indices,
+            indices,
             lambda: models.build("digits_cnn", 10, digits.shape),
-            processes=processes,
             clients_per_round=4,
             lr=0.1,
         )
+        baseline = BaselineFedAvg(work, processes)
         accuracies = [baseline.run_round() for _ in range(4)]
         baseline.close()
     assert accuracies[-1] > 0.8 and not any(worker.is_alive() for worker in baseline.workers)
@@ -84,14 +82,11 @@ def test_rounds_of_clients_with_few_samples() -> None:
         assert meter.samples_trained == 6 * 15 * 5
 
 
-def test_training_and_inference_of_fedcorr_are_timed() -> None:
-    original = training.train
-    overrides = ("method=fedcorr", "noise=rho_tau", "noise.rho=0.6", "noise.tau=0.5")
-    with harness.open_run(*DIGITS, *overrides, samples=15) as run:
-        with time_calls("train", "map_client_samples") as seconds:
-            harness.run_rounds(run, 6)
-        assert 0 < sum(seconds.values()) < run.seconds["method"] and all(seconds.values())
-    assert training.train is original
+def test_reference_work_is_that_of_the_configuration() -> None:
+    work = harness.ReferenceWork.load(*DIGITS, "train.lr=0.2", harness.NO_EVALUATION, samples=15)
+    assert [len(index) for index in work.client_indices] == [15] * 6
+    assert (work.clients_per_round, work.epochs, work.batch_size) == (2, 5, 10)
+    assert (work.lr, work.momentum, work.evaluates) == (0.2, 0.5, False)
 
 
 def test_linear_fit() -> None:
@@ -126,12 +121,6 @@ def test_tables() -> None:
     results = {
         "evaluation": {"bare": timing(2, 1), "ours": timing(3, 1.5), "all": {"slow": timing(9, 3)}},
         "methods": {"lsg": {"ratio": 1.109, "passes": 1.0}},
-        "first_stage": {
-            "seconds_per_visit": 0.61,
-            "train": 0.894,
-            "whole_set": 0.0918,
-            "mathematics": 0.0142,
-        },
         "growth": {
             "clients per round": SERIES,
             "memory": {"fedavg": [{"clients": 100, "own_mb": 4.2, "state_mb": 0.1}]},
@@ -142,10 +131,6 @@ def test_tables() -> None:
         ["ours", "3.00", "1.50", "1.40 - 1.70"],
         ["  slow", "9.00", "3.00", "2.90 - 3.20"],
         ["lsg", "1.11", "1.00"],
-        ["seconds", "0.61"],
-        ["training", "89.4 %"],
-        ["forward passes over all samples of a client", "9.2 %"],
-        ["LID, losses, mixtures, relabeling, runner", "1.4 %"],
         ["clients per round", "1: 2.000  2: 4.000", "1.0 %"],
         ["fedavg", "100: 4.2 (0.1)"],
     ]
@@ -215,13 +200,13 @@ def test_missing_peers_are_one_line(
 
 def test_work_of_a_peer_is_one_epoch_of_a_client(digits: data.Dataset) -> None:
     indices = [torch.arange(0, 25), torch.arange(25, 60)]
-    work = peers.ReferenceWork(digits, indices, lambda: torch.nn.Flatten())
+    work = harness.ReferenceWork(digits, indices, lambda: torch.nn.Flatten())
     epoch = list(work.batches(1))
     assert [len(y) for _, y in epoch] == [10, 10, 10, 5]
     labels = torch.cat([y for _, y in epoch])
     expected = torch.from_numpy(digits.train_labels[25:60])
     assert torch.equal(labels.bincount(), expected.bincount()) and not torch.equal(labels, expected)
-    assert [len(y) for _, y in work.test_batches(0, 7, size=4)] == [4, 3]
+    assert [len(y) for _, y in work.test_batches(range(7), size=4)] == [4, 3]
 
 
 def test_help_lists_all_suites(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,7 @@ def write_run(
     record["run_id"], record["summary"]["best"] = run_dir.name, best
     record["summary"]["last10"] = best - 0.05
     record["config"] |= {"method": {"name": method}, "seed": seed}
+    record["config"] |= {"protocol": "fedcorr", "hyperparameters": "common"}
     for key, value in keys.items():
         section, name = key.split(".")
         record["config"].setdefault(section, {})[name] = value

@@ -12,6 +12,7 @@ from figure_runs import FEDCORR, write_run
 from benchmarks.records.readers import read_journal, read_scenario
 from reports.figures import accuracy, select
 from reports.figures.extract import (
+    DETECTION_COUNTS,
     curve_band,
     label_confusions,
     lid_iterations,
@@ -61,13 +62,14 @@ def test_mixture_densities():
 def test_noise_estimate():
     """The last iteration predicts clients 1, 2 and 3 noisy; 3 is clean."""
     estimate = noise_estimate(read_journal(FEDCORR), read_scenario(FEDCORR))
-    assert estimate.clients.tolist() == [0, 3, 1, 2], "in order of true noise rate"
-    assert estimate.before == pytest.approx([0, 0, 40, 70])
-    assert estimate.estimated == pytest.approx([0, 40, 20, 50])
-    assert estimate.after == pytest.approx([0, 20, 10, 40])
-    counts = (estimate.true_positives, estimate.num_noisy, estimate.false_positives)
-    assert counts == (2, 2, 1)
-    assert estimate.detection == {1: [2, 0, 1, 7], 2: [9, 1, 2, 8], 3: [0, 2, 0, 3]}
+    assert estimate.index.tolist() == [0, 3, 1, 2], "in order of true noise rate"
+    assert estimate["given"].tolist() == pytest.approx([0, 0, 40, 70])
+    assert estimate["estimated"].tolist() == pytest.approx([0, 40, 20, 50])
+    assert estimate["after"].tolist() == pytest.approx([0, 20, 10, 40])
+    assert estimate["noisy"].tolist() == [False, False, True, True]
+    assert estimate["predicted"].tolist() == [False, True, True, True]
+    counts = estimate[[*DETECTION_COUNTS]].to_numpy().tolist()
+    assert counts == [[0, 0, 0, 0], [0, 2, 0, 3], [2, 0, 1, 7], [9, 1, 2, 8]]
 
 
 def test_noise_estimate_without_corrected_labels():
@@ -76,7 +78,7 @@ def test_noise_estimate_without_corrected_labels():
         for entry in read_journal(FEDCORR)
     ]
     estimate = noise_estimate(journal, read_scenario(FEDCORR))
-    assert estimate.after is None and estimate.detection == {}
+    assert not {"after", *DETECTION_COUNTS} & set(estimate)
 
 
 def test_label_confusions_use_the_last_entry_of_a_stage():

@@ -10,8 +10,8 @@ import pytest
 from fake_runs import METHODS, write_run, write_sweep
 
 from reports.page import __main__ as command
+from reports.page.__main__ import render_html
 from reports.page.collect import build_page_data
-from reports.page.write import render_html
 from reports.tables.rendering import Column, Line, ReportTable, TableEntry, html
 
 RECORDS = Path(__file__).parent / "records"
@@ -43,9 +43,13 @@ def test_page_without_runs(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["run=x"], "unknown key run: did you mean runs? available: runs, out, watch, every"),
+        (
+            ["run=x"],
+            "unknown key run: did you mean runs? available: runs, out, accuracy, watch, every",
+        ),
         (["runs="], "invalid runs='': expected one or more directories, separated by commas"),
         (["out=page.txt"], "invalid out=page.txt: expected a file name that ends in .html"),
+        (["accuracy=mean"], "invalid accuracy=mean: available: selected, last10, best, final"),
         (["watch=yes"], "invalid watch=yes: available: true, false"),
         (["every=0"], "invalid every=0: expected a number of seconds above 0"),
         (["every=nan"], "invalid every=nan: expected a number of seconds above 0"),
@@ -59,7 +63,7 @@ def test_user_errors_are_one_line(arguments, line, capsys):
 
 def test_file_is_self_contained(tmp_path, frozen_conf):
     write_sweep(tmp_path / "runs", rhos=[0.4])
-    data = build_page_data([str(tmp_path / "runs")]).data | {"written": "now", "every": 0}
+    data = build_page_data([str(tmp_path / "runs")])[0] | {"written": "now", "every": 0}
     text = render_html(data)
     loads = (
         r"""(?:src|href)\s*=\s*["']?[^"'#\s]|url\(|@import|\bimport\(|fetch\(|XMLHttpRequest"""

@@ -93,7 +93,7 @@ def test_confusion_matrix_of_few_and_many_classes():
 
 def test_entries_equal_the_records(tmp_path, frozen_conf):
     run_dirs = write_sweep(tmp_path / "runs")
-    data = collect.build_page_data([str(tmp_path / "runs")]).data
+    data = collect.build_page_data([str(tmp_path / "runs")])[0]
     records = [json.loads((run_dir / "record.json").read_text()) for run_dir in run_dirs]
     assert [len(setting["entries"]) for setting in data["settings"]] == [4, 4]
     for (noise, label), entry in entries_of(data).items():
@@ -113,8 +113,16 @@ def test_entries_equal_the_records(tmp_path, frozen_conf):
         assert entry["bold"] == [], "two seeds are too few"
         assert (entry["participations"], entry["megabytes"], entry["seconds"]) == (500, 5, 10)
         assert (entry["clients_f1"] is None) == (label != "fedcorr")
-    fedcorr = entries_of(data)["rho_tau (ρ 0.4, τ 0.5)", "fedcorr"]
-    assert fedcorr["versus"]["mean"] == pytest.approx(0.5) and fedcorr["versus"]["n"] == 2
+    fedcorr, fedavg = (
+        entries_of(data)["rho_tau (ρ 0.4, τ 0.5)", name] for name in ("fedcorr", "fedavg")
+    )
+    difference = fedcorr["last10"]["mean"] - fedavg["last10"]["mean"]
+    assert fedcorr["versus"]["mean"] == pytest.approx(difference, abs=2e-4)
+    assert fedcorr["versus"]["n"] == 2
+    by_best = collect.build_page_data([str(tmp_path / "runs")], "best")[0]
+    assert by_best["accuracy"] == "best" and by_best["settings"] != data["settings"]
+    versus = entries_of(by_best)["rho_tau (ρ 0.4, τ 0.5)", "fedcorr"]["versus"]["mean"]
+    assert versus == pytest.approx(0.5) != fedcorr["versus"]["mean"]
     run = fedcorr["runs"][1]
     curve = pd.read_csv(tmp_path / "runs" / run["id"] / "curve.csv").round(4)
     assert unpack(run["curve"]["accuracy"]) == curve["accuracy"].tolist()
@@ -123,7 +131,7 @@ def test_entries_equal_the_records(tmp_path, frozen_conf):
 
 
 def test_runs_of_a_setting_differ_in_method_and_training_only(frozen_conf):
-    data = collect.build_page_data([str(RECORDS / "good")]).data
+    data = collect.build_page_data([str(RECORDS / "good")])[0]
     shared = ("dataset", "model", "partition", "noise", "budget", "federation", "evaluate", "scale")
     for setting in data["settings"]:
         values = [
@@ -146,16 +154,16 @@ def test_unsuccessful_and_unfinished_runs_are_shown_but_not_averaged(tmp_path, f
     set_status(second, "diverged", "round 7: the loss is not finite")
     set_status(third, "failed", f"OSError: {tmp_path}/data/x.bin: no space left")
     make_unfinished(fourth)
-    page = collect.build_page_data([str(tmp_path / "runs")])
-    (entry,) = entries_of(page.data).values()
+    data, warnings = collect.build_page_data([str(tmp_path / "runs")])
+    (entry,) = entries_of(data).values()
     assert entry["status"] == {"done": 1, "diverged": 1, "failed": 1, "running": 1}
     assert entry["best"]["n"] == 1
     runs = {run["seed"]: run for run in entry["runs"]}
     assert runs[2]["reason"] == "round 7: the loss is not finite"
     assert runs[3]["reason"] == "OSError: …/x.bin: no space left"
     assert unpack(runs[4]["curve"]["participations"]) == [5, 10, 15, 20, 25, 30]
-    assert not [line for line in page.warnings if "unfinished" in line]
-    assert str(tmp_path) not in json.dumps(page.data)
+    assert not [line for line in warnings if "unfinished" in line]
+    assert str(tmp_path) not in json.dumps(data)
 
 
 def test_records_with_and_without_a_value_are_shown_together(tmp_path, frozen_conf):
@@ -163,7 +171,7 @@ def test_records_with_and_without_a_value_are_shown_together(tmp_path, frozen_co
     record = json.loads((first / "record.json").read_text())
     del record["scenario"]["noise_convention"]
     (first / "record.json").write_text(json.dumps(record))
-    data = collect.build_page_data([str(tmp_path / "runs")]).data
+    data = collect.build_page_data([str(tmp_path / "runs")])[0]
     (entry,) = entries_of(data).values()
     assert [run["scenario"]["convention"] is None for run in entry["runs"]] == [True, False]
     json.dumps(data, allow_nan=False)
@@ -179,7 +187,7 @@ def test_references_are_shown_and_do_not_compete(tmp_path, frozen_conf):
         record["run_id"] = f"clean-{record['run_id']}"
         record["summary"] = {"best": 0.9, "last10": 0.9, "final": 0.9}
         (run_dir / "record.json").write_text(json.dumps(record))
-    data = collect.build_page_data([str(runs), str(tmp_path / "clean")]).data
+    data = collect.build_page_data([str(runs), str(tmp_path / "clean")])[0]
     entries = {label: entry for (_, label), entry in entries_of(data).items()}
     assert set(entries) == {"fedavg", "fedprox", "fedavg labels=clean"}
     reference = entries["fedavg labels=clean"]
@@ -201,7 +209,7 @@ def test_unfinished_runs_are_in_the_setting_of_finished_ones(tmp_path, frozen_co
     config = yaml.safe_load((second / "config.yaml").read_text())
     config["evaluate"]["validation"], config["labels"] = 0.0, "given"
     (second / "config.yaml").write_text(yaml.safe_dump(config))
-    data = collect.build_page_data([str(tmp_path)]).data
+    data = collect.build_page_data([str(tmp_path)])[0]
     ((_, entry),) = entries_of(data).items()
     assert entry["status"] == {"done": 1, "running": 1}
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.frame.statistics import (
+    Pairs,
     corrected_tests,
     holm,
     improvement_probability,
@@ -43,7 +44,12 @@ def test_holm_correction():
 
 def test_comparisons_without_pairs_do_not_count():
     """p is 2 / 2^2 and 2 / 2^3; the factor of the smallest is 2."""
-    assert corrected_tests({"a": [1, 1], "b": [], "c": [1, 1, 1]}) == {"a": 0.5, "c": 0.5}
+    pairs = {
+        key: Pairs(dict.fromkeys(range(n), 1.0), ()) for key, n in (("a", 2), ("b", 0), ("c", 3))
+    }
+    found = corrected_tests(pairs)
+    assert {key: p for key, (p, _) in found.items()} == {"a": 0.5, "b": 1.0, "c": 0.5}
+    assert found["b"][1] == "no paired seeds" and "smallest possible p is 0.5 " in found["c"][1]
 
 
 def test_interval_resamples_seeds_within_settings():

@@ -113,6 +113,11 @@ def test_partition_bubbles(name, runs):
         assert [bar.get_height() for bar in axes[1].patches] == [5, 10, 10, 20]
 
 
+def test_captions_name_protocol_and_hyperparameters(runs):
+    for name in FIGURES:
+        assert "protocol fedcorr, hyperparameters common" in plot(name, runs).get_suptitle()
+
+
 def test_label_transition_matrix(runs):
     axis = plot("lsg_figure4", runs).axes[0]
     shown = np.asarray(axis.images[0].get_array())

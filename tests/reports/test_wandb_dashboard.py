@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from wandb_server import wandb_server
 
-from reports.wandb_dashboard import COLUMNS, main
+from reports.wandb_dashboard import CONTENT, main
 
 KEY = "0123456789abcdef" * 3
 
@@ -53,7 +53,7 @@ def test_definition_is_written_without_a_login(
         "method.value.name",
     )
     (table,) = written["spec"]["section"]["runSets"]
-    assert table["runFeed"]["columnOrder"] == list(COLUMNS)
+    assert table["runFeed"]["columnOrder"] == CONTENT["columns"]
 
 
 def test_panels_use_logged_metrics_only(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ function renderCurves() {
     radioButtons("x", "Horizontal axis", X_AXES, state.x, (x) => setState({ x })),
     radioButtons("seeds", "Seeds", SEED_MODES, state.seeds, (seeds) => setState({ seeds })));
   const axis = X_AXES.find(({ key }) => key === state.x) ?? X_AXES[1];
-  const ranked = entries.sort((one, two) => (two.best?.mean ?? -1) - (one.best?.mean ?? -1));
+  const ranked = entries.sort((one, two) => (two[DATA.accuracy]?.mean ?? -1) - (one[DATA.accuracy]?.mean ?? -1));
   const lines = ranked.flatMap((entry) => entryLines(entry, axis.key, state.seeds));
   drawChart(host, lines, {
     title: `Test accuracy against ${axis.label}, ${describeSetting(setting)}`,

@@ -84,7 +84,7 @@ function runsSection(entry, selected) {
   if (entry.reference) parts.push(el("p", { class: "hint" }, "Reference: trained on the clean labels of the scenario."));
   if (entry.versus) {
     const { mean, n, verdict } = entry.versus;
-    const text = `Best accuracy minus FedAvg's: ${formatSigned(mean)} (${n} paired); ${verdict}.`;
+    const text = `${ACCURACY_NAMES[DATA.accuracy]} minus FedAvg's: ${formatSigned(mean)} (${n} paired); ${verdict}.`;
     parts.push(el("p", { class: "hint" }, text));
   }
   return section("Runs", ...parts);

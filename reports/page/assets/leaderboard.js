@@ -8,13 +8,15 @@ const FILTERS = [
   { key: "scale", name: "Scale", of: (setting) => setting.scale },
 ];
 const FILTER_KEYS = [...FILTERS.map(({ key }) => key), "method"];
+const ACCURACY_NAMES = { best: "Best (oracle)", selected: "Selected", last10: "Last 10", final: "Final" };
 const ACCURACY_GROUP = "Accuracy on the test split, %";
+const REPAIR_FORMULA = "(method − FedAvg) / (FedAvg on clean labels − FedAvg), and 95 % interval";
 const OPTIONAL_COLUMNS = ["selected", "repaired"]; // left out if no entry has a value
 const STATUSES = ["done", "running", "stopped", "diverged", "failed"];
 
-function accuracyColumn(key, name) {
+function accuracyColumn(key) {
   const title = `Accuracy of the ${DATA.tested}: ${DATA.accuracies[key]}`;
-  return { key, name, title, group: ACCURACY_GROUP, value: (entry) => entry[key]?.mean,
+  return { key, name: ACCURACY_NAMES[key], title, group: ACCURACY_GROUP, value: (entry) => entry[key]?.mean,
     show: (entry) => accuracyCell(entry[key], entry.bold.includes(key)) };
 }
 
@@ -31,16 +33,13 @@ function costColumn(key, name, title) {
 // `value` is sorted by, `show` gives the content of the table cell; `ascending` is the first direction of sorting.
 const COLUMNS = [
   { key: "label", name: "Method", value: (entry) => entry.label, ascending: true },
-  accuracyColumn("best", "Best (oracle)"),
-  accuracyColumn("selected", "Selected"),
-  accuracyColumn("last10", "Last 10"),
-  accuracyColumn("final", "Final"),
+  ...Object.keys(ACCURACY_NAMES).map(accuracyColumn),
   { key: "forgetting", name: "Forgetting", group: ACCURACY_GROUP, value: (entry) => entry.forgetting, ascending: true,
     show: (entry) => formatDecimal(entry.forgetting, 1), title: "Best minus last 10" },
   { key: "versus", name: "vs. FedAvg", group: ACCURACY_GROUP, value: (entry) => entry.versus?.mean, show: versusCell,
-    title: "Best accuracy minus FedAvg's, paired by seed and scenario" },
+    title: `${ACCURACY_NAMES[DATA.accuracy]} minus FedAvg's, paired by seed and scenario` },
   { key: "repaired", name: "Damage repaired, %", group: ACCURACY_GROUP, value: (entry) => entry.repaired?.share,
-    show: repairedCell, title: "Last 10: (method − FedAvg) / (FedAvg on clean labels − FedAvg), and 95 % interval" },
+    show: repairedCell, title: `${ACCURACY_NAMES[DATA.accuracy]}: ${REPAIR_FORMULA}` },
   detectionColumn("clients_f1", "Clients F1", "F1 of detected noisy clients"),
   detectionColumn("samples_f1", "Samples F1", "F1 of detected mislabeled samples"),
   { key: "labels_after", name: "Given → corrected", group: "Label accuracy, %", value: (entry) => entry.labels_after,

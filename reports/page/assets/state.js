@@ -2,7 +2,7 @@
 
 const DEFAULT_STATE = {
   data: "", noise: "", partition: "", model: "", scale: "", method: "", // filters
-  sort: "best", direction: "descending", // leaderboard
+  sort: DATA.accuracy, direction: "descending", // leaderboard
   setting: "", x: "participations", seeds: "mean", hide: "", // learning curves
   cell: "", run: "", // leaderboard entry and run of the open detail view
 };
