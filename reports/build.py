@@ -1,4 +1,19 @@
-"""Comparison tables, reproduced vs. published: python -m reports.build table=fedcorr_table2"""
+"""Write comparison tables (reproduced vs. published) as Markdown, LaTeX and CSV.
+
+    python -m reports.build [table=NAME,...] [runs=DIR,...] [out=DIR] [scale=NAME] [accuracy=NAME]
+                            [hyperparameters=NAME]
+
+Files: OUT/SCALE/TABLE.md, TABLE.csv, TABLE.tex (for \\input), TABLE_page.tex (a document)
+
+  table   all (default), or names separated by commas; an unknown name lists those available
+  runs    directories with run records, separated by commas (default: runs)
+  out     output directory (default: reports/reproductions)
+  scale   paper, laptop or smoke; all (default) takes the scales that have runs of the table,
+          or paper if there are none
+  accuracy  reproduced accuracy: published (default, the one that the paper reports), selected,
+            last10, best (oracle) or final
+  hyperparameters  published, common or tuned; by default those that a run has at the scale
+"""
 
 import sys
 from collections.abc import Sequence
@@ -17,26 +32,10 @@ from reports.tables.settings import collect_settings, settings_csv, settings_tab
 
 DEFAULTS = {"table": "all", "runs": "runs", "out": "reports/reproductions", "scale": "all"}
 DEFAULTS |= {"accuracy": "published", "hyperparameters": ""}
-USAGE = """
-python -m reports.build [table=NAME,...] [runs=DIR,...] [out=DIR] [scale=NAME] [accuracy=NAME]
-                        [hyperparameters=NAME]
-
-Write comparison tables (reproduced vs. published) as Markdown, LaTeX and CSV:
-  OUT/SCALE/TABLE.md, TABLE.csv, TABLE.tex (for \\input), TABLE_page.tex (a document of its own)
-
-  table   all (default), or names separated by commas; an unknown name lists those available
-  runs    directories with run records, separated by commas (default: runs)
-  out     output directory (default: reports/reproductions)
-  scale   paper, laptop or smoke; all (default) takes the scales that have runs of the table,
-          or paper if there are none
-  accuracy  reproduced accuracy: published (default, the one that the paper reports), selected,
-            last10, best (oracle) or final
-  hyperparameters  published, common or tuned; by default those that a run has at the scale
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command.run_command(arguments, USAGE, DEFAULTS, build)
+    return command.run_command(arguments, str(__doc__), DEFAULTS, build)
 
 
 def build(options: dict[str, str]) -> int:

@@ -1,6 +1,23 @@
-"""Compare runs by two configuration keys: python -m reports.compare rows=method.name cols=noise.rho
+"""Compare runs by two configuration keys.
 
-Prints means, paired differences from a baseline, results over all settings, and average ranks.
+    python -m reports.compare [runs=DIR,...] [rows=KEY] [cols=KEY] [metric=KEY] [baseline=VALUE]
+                              [scale=NAME] [out=FILE.md] [KEY=VALUE,...]
+
+Prints mean ± sample standard deviation (number of seeds), average ranks of the rows over the
+columns, and paired differences by seed if a baseline is given. With two columns or more:
+interquartile mean and probability of improvement over columns and seeds. For an accuracy: all
+accuracies, forgetting, and the damage repaired if there are reference runs.
+
+  runs        directories with run records, separated by commas (default: runs)
+  rows, cols  keys such as method.name, noise.rho, partition.name
+              (default: method.name and noise.rho)
+  metric      summary.last10 (default), summary.selected, summary.best, summary.forgetting (best
+              minus last10), cost.participations, metrics.clients/f1, ...
+  baseline    a value of the rows' key, such as fedavg
+  scale       paper, laptop or smoke; required if the runs have several scales
+  out         also write the tables to this Markdown file
+  KEY=VALUE   only runs with this value, such as noise.tau=0.5 dataset.name=cifar10;
+              method.mu=1 keeps methods without this parameter
 """
 
 import sys
@@ -62,30 +79,10 @@ REPAIR_RULE = (
     "damage repaired: (method - FedAvg) / (FedAvg on clean labels - FedAvg) in percent, by seed and"
     f" scenario; 95 % bootstrap of the seeds; {DASH} if the damage is not above 0"
 )
-USAGE = """
-python -m reports.compare [runs=DIR,...] [rows=KEY] [cols=KEY] [metric=KEY] [baseline=VALUE]
-                          [scale=NAME] [out=FILE.md] [KEY=VALUE,...]
-
-Compare runs by two configuration keys: mean ± sample standard deviation (number of seeds), average
-ranks of the rows over the columns, and paired differences by seed if a baseline is given. With two
-columns or more: interquartile mean and probability of improvement over columns and seeds. For an
-accuracy: all accuracies, forgetting, and the damage repaired if there are reference runs.
-
-  runs        directories with run records, separated by commas (default: runs)
-  rows, cols  keys such as method.name, noise.rho, partition.name
-              (default: method.name and noise.rho)
-  metric      summary.last10 (default), summary.selected, summary.best, summary.forgetting (best
-              minus last10), cost.participations, metrics.clients/f1, ...
-  baseline    a value of the rows' key, such as fedavg
-  scale       paper, laptop or smoke; required if the runs have several scales
-  out         also write the tables to this Markdown file
-  KEY=VALUE   only runs with this value, such as noise.tau=0.5 dataset.name=cifar10;
-              method.mu=1 keeps methods without this parameter
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command.run_command(arguments, USAGE, DEFAULTS, compare, accepts_run_filters=True)
+    return command.run_command(arguments, str(__doc__), DEFAULTS, compare, accepts_run_filters=True)
 
 
 def compare(options: dict[str, str]) -> int:

@@ -1,4 +1,14 @@
-"""W&B dashboard of the runs of `tracking=wandb`: python -m reports.wandb_dashboard project=NAME"""
+"""Create a saved view in a Weights & Biases project, for the runs of `tracking=wandb`.
+
+    python -m reports.wandb_dashboard [project=NAME] [entity=NAME] [out=FILE]
+
+It shows accuracy curves by method, a table of runs, noise detection, cost and figures. Each call
+creates a new view. Without a login or connection, the dashboard definition is written to a file.
+
+  project   project of the runs, as in tracking.project (default federated-label-noise)
+  entity    team or user (default: the default entity of the account)
+  out       output file (default wandb_dashboard.json)
+"""
 
 from __future__ import annotations
 
@@ -19,23 +29,12 @@ if TYPE_CHECKING:
 
 NAME = "Federated learning under label noise"
 DEFAULTS = {"project": "federated-label-noise", "entity": "", "out": "wandb_dashboard.json"}
-USAGE = """
-python -m reports.wandb_dashboard [project=NAME] [entity=NAME] [out=FILE]
-
-Create a saved view in a Weights & Biases project: accuracy curves by method, a table of runs,
-noise detection, cost and figures. Each call creates a new view. Without a login or connection,
-the dashboard definition is written to a file instead.
-
-  project   project of the runs, as in tracking.project (default federated-label-noise)
-  entity    team or user (default: the default entity of the account)
-  out       output file (default wandb_dashboard.json)
-"""
 CONTENT = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 HTTP_TIMEOUT_S = "10"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command.run_command(arguments, USAGE, DEFAULTS, create_dashboard)
+    return command.run_command(arguments, str(__doc__), DEFAULTS, create_dashboard)
 
 
 def create_dashboard(options: command.Options) -> int:

@@ -1,4 +1,20 @@
-"""Figures of the papers from run records: python -m reports.figures figure=fedcorr_figure3"""
+"""Plot the figures of the papers from run records, as OUT/SCALE/FIGURE.png and .pdf.
+
+    python -m reports.figures [figure=NAME,...] [runs=DIR,...] [out=DIR] [scale=NAME]
+                              [accuracy=NAME] [KEY=VALUE,...]
+
+A figure of one run shows the run whose setting is most similar to the paper's.
+
+  figure    all, or names separated by commas (default all); an unknown name lists all
+            curves: accuracy by communication in any settings
+            critical_difference: average ranks over settings
+            performance_profile: percentage of runs above each accuracy, over settings
+  runs      directories with run records, separated by commas (default runs)
+  out       output directory (default reports/reproductions)
+  scale     paper, laptop, smoke or all (default all: every scale that has runs)
+  accuracy  of the figures over settings: selected, last10 (default), best (oracle) or final
+  KEY=VALUE use only runs with this value, such as noise.rho=0.6 or method.name=fedcorr,fedavg
+"""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -36,27 +52,12 @@ FIGURES: dict[str, Callable[..., Figure]] = {
 OVER_SETTINGS = ("critical_difference", "performance_profile")  # of any accuracy
 DEFAULTS = {"figure": "all", "runs": "runs", "out": "reports/reproductions", "scale": "all"}
 DEFAULTS |= {"accuracy": "last10"}
-USAGE = """
-python -m reports.figures [figure=NAME,...] [runs=DIR,...] [out=DIR] [scale=NAME] [accuracy=NAME]
-                          [KEY=VALUE,...]
-
-Plot the figures of the papers from run records, as OUT/SCALE/FIGURE.png and .pdf. A figure of one
-run shows the run whose setting is most similar to the paper's; its title states the setting.
-
-  figure    all, or names separated by commas (default all); an unknown name lists all
-            curves: accuracy by communication in any settings
-            critical_difference: average ranks over settings
-            performance_profile: percentage of runs above each accuracy, over settings
-  runs      directories with run records, separated by commas (default runs)
-  out       output directory (default reports/reproductions)
-  scale     paper, laptop, smoke or all (default all: every scale that has runs)
-  accuracy  of the figures over settings: selected, last10 (default), best (oracle) or final
-  KEY=VALUE use only runs with this value, such as noise.rho=0.6 or method.name=fedcorr,fedavg
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command.run_command(arguments, USAGE, DEFAULTS, plot_all, accepts_run_filters=True)
+    return command.run_command(
+        arguments, str(__doc__), DEFAULTS, plot_all, accepts_run_filters=True
+    )
 
 
 def plot_all(options: command.Options) -> int:

@@ -1,4 +1,17 @@
-"""HTML report of all runs in one self-contained file: python -m reports.page runs=runs"""
+"""Write the HTML report: leaderboard, learning curves, details of every run, published tables.
+
+    python -m reports.page [runs=DIR,...] [out=FILE.html] [accuracy=NAME] [watch=true]
+                           [every=SECONDS]
+
+The file is self-contained and needs neither network nor server.
+
+  runs      directories with run records, separated by commas (default runs)
+  out       output file (default runs/page.html)
+  accuracy  by which methods are sorted and compared with FedAvg: selected, last10 (default), best
+            (oracle) or final
+  watch     true: rewrite the page when runs change, until Ctrl-C; open pages reload automatically
+  every     seconds between two checks for changes (default 10)
+"""
 
 import math
 import os
@@ -22,25 +35,12 @@ from reports.page.unfinished import is_stale
 HERE = Path(__file__).parent
 DEFAULTS = {"runs": "runs", "out": "runs/page.html", "accuracy": "last10"}
 DEFAULTS |= {"watch": "false", "every": "10"}
-USAGE = """
-python -m reports.page [runs=DIR,...] [out=FILE.html] [accuracy=NAME] [watch=true] [every=SECONDS]
-
-Write the HTML report: leaderboard, learning curves, details of every run, and published tables
-with reproduced results. The file is self-contained and needs neither network nor server.
-
-  runs      directories with run records, separated by commas (default runs)
-  out       output file (default runs/page.html)
-  accuracy  by which methods are sorted and compared with FedAvg: selected, last10 (default), best
-            (oracle) or final
-  watch     true: rewrite the page when runs change, until Ctrl-C; open pages reload automatically
-  every     seconds between two checks for changes (default 10)
-"""
 WATCHED_FILES = {RECORD_FILE, CURVE_FILE, CONFIG_FILE}
 Snapshot = frozenset[tuple[str, int, int]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command.run_command(arguments, USAGE, DEFAULTS, build)
+    return command.run_command(arguments, str(__doc__), DEFAULTS, build)
 
 
 def build(options: command.Options) -> int:
