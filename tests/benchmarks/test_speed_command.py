@@ -175,7 +175,7 @@ def test_results_of_other_suites_are_kept(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("parts=warp", "invalid parts=warp: available: all, reference, peers, one_process"),
+        ("parts=warp", "invalid parts=warp: available: all, reference, peers, ray, one_process"),
         ("repeats=0", "invalid repeats='0': expected an integer of at least 1"),
         ("fast", "invalid argument 'fast': expected key=value; available: parts, repeats, out"),
     ],
