@@ -53,30 +53,19 @@ def _run(options: Options) -> int:
 
 
 def _print_table(data_dir: Path) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table(
-        title=f"Datasets in {data_dir}",
-        caption="Run `python -m benchmarks.data fetch=NAME` to download a dataset or to see its "
-        "manual download instructions.",
-        title_justify="left",
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    for heading in ("name", "images", "classes", "shape"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("status", "source"):
-        table.add_column(heading, overflow="fold")
+    from benchmarks.terminal.console import make_console
+
+    hint = "`python -m benchmarks.data fetch=NAME` downloads a dataset, or says how to get it"
+    columns = ("name", "images", "classes", "shape", "status", "source")
+    table = Table(*columns, title=f"Datasets in {data_dir}", caption=hint)
     for info in DATASETS.all():
         images = "{} + {}".format(*info.num_samples) if info.num_samples else "any"
         shape = "x".join(map(str, info.shape)) if info.shape else "any"
         classes = str(info.num_classes or "any")
         table.add_row(info.name, images, classes, shape, info.status(data_dir), info.origin)
-    Console().print(table)
+    make_console().print(table)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,7 @@ from benchmarks.records.files import CONFIG_FILE, CURVE_FILE, RECORD_FILE, atomi
 from benchmarks.records.record import ACCURACIES
 from benchmarks.terminal import command
 from methods.core.errors import UserError
-from reports.page.collect import build_page_data
-from reports.page.unfinished import is_stale
+from reports.page.collect import build_page_data, is_stale
 
 HERE = Path(__file__).parent
 DEFAULTS = {"runs": "runs", "out": "runs/page.html", "accuracy": "last10"}

@@ -6,15 +6,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.config.schema import SCALES
-from benchmarks.records.files import CURVE_FILE, SCENARIO_FILE
+import yaml
+
+from benchmarks.config.schema import COMPONENTS, HASHED_SECTIONS, SCALES, drop_defaults
+from benchmarks.records.files import CONFIG_FILE, CURVE_FILE, SCENARIO_FILE
+from benchmarks.records.lease import read_lease
 from benchmarks.records.readers import read_curve, read_scenario
 from benchmarks.records.record import ACCURACIES, TESTED, read_record
 from methods.core.errors import UserError
 from reports.figures import style
-from reports.frame.load import Row, Runs, load_runs, rows_of
+from reports.frame.load import (
+    REQUIRED_KEYS,
+    Row,
+    Runs,
+    flatten,
+    load_runs,
+    rows_of,
+    unfinished_warning,
+)
 from reports.page import leaderboard, traces
-from reports.page.unfinished import unfinished_rows
 from reports.published.tables import load_table, table_names
 from reports.tables.comparison import comparison_table
 from reports.tables.rendering import html
@@ -41,7 +51,7 @@ def build_page_data(
     Methods are sorted by `accuracy` and compared with the baseline.
     """
     runs = load_runs(directories)
-    unfinished, warnings = unfinished_rows(runs)
+    unfinished, warnings = _unfinished_rows(runs)
     frames = (runs.done, runs.references, runs.unsuccessful)
     rows = [*(row for frame in frames for row in rows_of(frame)), *unfinished]
     if not rows:
@@ -69,6 +79,42 @@ def build_page_data(
     }
     warnings = list(dict.fromkeys(warnings))
     return _strip_paths(data | {"warnings": warnings}, directories), warnings
+
+
+def _unfinished_rows(runs: Runs) -> tuple[list[Row], list[str]]:
+    """Rows of the unfinished runs, and the warnings about all other runs."""
+    frames = (runs.done, runs.unsuccessful, runs.references)
+    finished = {run_id for frame in frames for run_id in frame["run_id"]}
+    rows: dict[str, Row] = {}
+    for run_dir in runs.unfinished_dirs:
+        row = _unfinished_row(run_dir)
+        if row is not None and row["run_id"] not in finished:
+            rows.setdefault(row["run_id"], row)
+    shown = {unfinished_warning(row["run_dir"]) for row in rows.values()}
+    return list(rows.values()), [line for line in runs.warnings if line not in shown]
+
+
+def is_stale(run_dir: Path) -> bool:
+    """True if no process executes the run."""
+    lease = read_lease(run_dir)
+    return lease is None or lease.is_stale
+
+
+def _unfinished_row(run_dir: Path) -> Row | None:
+    """None if the configuration is missing or cannot be read."""
+    try:
+        raw = yaml.safe_load((run_dir / CONFIG_FILE).read_text(encoding="utf-8"))
+        config: dict[str, Any] = {key: raw[key] for key in ("seed", "scale", *HASHED_SECTIONS)}
+        names = ("protocol", "hyperparameters", "labels")
+        config = drop_defaults(config | {key: raw[key] for key in names if key in raw})
+        for group in COMPONENTS:
+            config[group] = {"name": raw[group]["name"], **raw[group]["params"]}
+        status = "stopped" if is_stale(run_dir) else "running"
+        row: Row = {"run_id": run_dir.name, "status": status, "reason": "", "oracle": ""}
+        row |= flatten(config) | {"run_dir": run_dir, "config": flatten(config)}
+    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
+        return None
+    return row if all(row.get(key) is not None for key in REQUIRED_KEYS) else None
 
 
 def _run_data(row: Row) -> dict[str, Any]:

@@ -12,9 +12,8 @@ from benchmarks import data, models
 from benchmarks.speed import __main__ as command
 from benchmarks.speed import harness, peers, suites
 from benchmarks.speed.baseline import BaselineFedAvg
-from benchmarks.speed.scaling import linear_fit
 from benchmarks.speed.show import ratio_figure, result_tables, save_figures, scaling_figure
-from benchmarks.speed.suites import count_forward_passes
+from benchmarks.speed.suites import count_forward_passes, linear_fit
 from methods.core.flat_model import FlatModel
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "reproductions" / "speed" / "speed.json"

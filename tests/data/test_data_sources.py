@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from benchmarks.data import DATASETS, cache, load
-from benchmarks.data.fetch import fetch
-from benchmarks.data.sources import IDX_FILES
+from benchmarks.data.fetch import IDX_FILES, fetch
 from benchmarks.data.torchvision_import import torchvision
 from methods.core.errors import UserError
 
