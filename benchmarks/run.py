@@ -13,6 +13,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from benchmarks import interruption
 from benchmarks.config.compose import (
@@ -25,7 +26,7 @@ from benchmarks.config.compose import (
 from benchmarks.config.experiments import CONF
 from benchmarks.config.explain import explain_error, is_missing_source
 from benchmarks.config.flags import arrange_arguments
-from methods.core.errors import UserError
+from methods.core.errors import UserError, cannot_use
 
 if TYPE_CHECKING:
     from benchmarks.config.schema import RunConfig
@@ -64,6 +65,8 @@ def run_job(config: DictConfig) -> float:
         code = _run_one(config)
     except UserError as error:
         code = _print_error(error)
+    except OSError as error:
+        code = _print_error(cannot_use(error))
     if code:
         sys.exit(code)
     return 0.0
@@ -143,6 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"interrupted: {error.consequence}", file=sys.stderr)
         return error.exit_code
     except Exception as error:
+        if isinstance(error, OSError) and not isinstance(error, HydraException):
+            return _print_error(cannot_use(error))
         if not is_command_error(error):
             raise
         return _print_error(_explain(error, arguments))
@@ -152,21 +157,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def is_command_error(error: Exception) -> bool:
     """True for user errors, and for errors that Hydra raises about the command line."""
-    if isinstance(error, (UserError, HydraException, OmegaConfBaseException)):
+    if isinstance(error, (UserError, HydraException, OmegaConfBaseException, YAMLError)):
         return True
     if is_missing_source(error):
         return True
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return isinstance(error, ValueError) and frame.f_globals["__name__"].startswith("hydra.")
+    return isinstance(error, (ValueError, RuntimeError)) and frame.f_globals["__name__"].startswith(
+        "hydra."
+    )
 
 
 def _explain(error: Exception, arguments: Sequence[str]) -> UserError:
     try:
-        if isinstance(error, ValueError) and not isinstance(error, UserError):
+        if not isinstance(error, UserError):
             with hydra_session():  # such as model=null
                 check_options(text for text in arguments if "=" in text and text[0] != "-")
     except UserError as known:
         return known
+    except (HydraException, OSError, UserWarning):
+        pass  # the first error says what is wrong
     return explain_error(error)
 
 

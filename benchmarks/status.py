@@ -20,7 +20,6 @@ from benchmarks.records.files import CONFIG_FILE, LOG_FILE, RECORD_FILE
 from benchmarks.records.lease import PREFIX, LeaseInfo, file_system_time, read_lease
 from benchmarks.records.plans import Plan, read_plans
 from benchmarks.terminal.command import Options, require_choice, run_command, split_dirs
-from methods.core.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -45,8 +44,6 @@ class StatusReader:
     """Reads the states of all runs of a directory. Records are read again if they change."""
 
     def __init__(self, runs_dir: Path):
-        if not runs_dir.is_dir():
-            raise UserError(f"cannot read {runs_dir}: no such directory")
         self.runs_dir = runs_dir
         self._records: dict[str, tuple[int, RunStatus]] = {}
 
@@ -101,7 +98,7 @@ def _run(options: Options) -> int:
 
     from benchmarks.terminal.console import make_console
 
-    readers = [StatusReader(Path(directory)) for directory in split_dirs(options["runs"])]
+    readers = [StatusReader(Path(directory)) for directory in split_dirs(options["runs"], True)]
     watch = require_choice("watch", options["watch"], ("true", "false")) == "true"
     console = make_console()
     if not watch:

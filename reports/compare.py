@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def compare(options: dict[str, str]) -> int:
     """Print the comparison and write it to a file if requested."""
-    dirs = command.split_dirs(options["runs"])
+    dirs = command.split_dirs(options["runs"], must_exist=True)
     runs = load_runs(dirs)
     command.print_warnings(runs.warnings)
     if len(runs.done) == 0:

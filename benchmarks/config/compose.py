@@ -24,12 +24,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from benchmarks.config import experiments
 from benchmarks.config.explain import explain_error
+from benchmarks.config.flags import check_overrides
 from benchmarks.config.schema import RunConfig, parse_config
-from methods.core.errors import unknown
+from methods.core.errors import missing, unknown
 
 
 def compose_run(overrides: Iterable[str]) -> RunConfig:
     """Compose and validate one run. Raises UserError."""
+    overrides = list(overrides)
+    check_overrides(overrides)
     with hydra_session():
         return Composer().compose_run(overrides)
 
@@ -121,7 +124,7 @@ def keys_set_from_noise(config: DictConfig) -> list[str]:
 @lru_cache(maxsize=4096)
 def parse_override(text: str) -> Override:
     """One override. Sweeps over the experiments of a paper repeat them often."""
-    return OverridesParser.create().parse_override(text)
+    return OverridesParser.create().parse_overrides([text])[0]
 
 
 def check_options(overrides: Iterable[str]) -> None:
@@ -131,9 +134,11 @@ def check_options(overrides: Iterable[str]) -> None:
     search_path = [text for text in overrides if text.startswith("hydra.searchpath=")]
     for override in map(parse_override, overrides):
         group = override.key_or_group
-        if override.is_delete() or "." in group:
+        if "." in group:
             continue
         options = loader.get_group_options(group, overrides=search_path)
+        if options and override.is_delete():
+            raise missing(group)
         if options and override.get_value_string() not in options:
             raise unknown(group, override.get_value_string(), options)
 

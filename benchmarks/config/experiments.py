@@ -199,6 +199,9 @@ def parse_headings(content: Any, key: str) -> tuple[Heading, ...]:
     found = []
     for label, entry in content.items():
         group, members = ("", {label: entry}) if isinstance(entry, str) else (label, entry)
+        valid = isinstance(members, Mapping) and {*map(type, members.values())} <= {str}
+        if not valid:
+            raise invalid(f"{key}.{label}", entry, "overrides, or a mapping of labels to overrides")
         found += [
             Heading(group, name, tuple(overrides.split())) for name, overrides in members.items()
         ]

@@ -2,6 +2,7 @@
 
 import re
 
+import yaml
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import (
@@ -47,7 +48,10 @@ def explain_error(error: BaseException) -> UserError:
         return UserError(f"cannot resolve {cause.full_key}: {first_line(cause)}")
     if isinstance(cause, (ConfigKeyError, ConfigAttributeError)):
         return _explain_unknown_key(cause)
-    return UserError(first_line(error))
+    if isinstance(cause, yaml.YAMLError):
+        return UserError(f"cannot read a configuration file: {cause}")
+    reason = "" if cause is error else f": {first_line(cause)}"
+    return UserError(f"{first_line(error).rstrip(':')}{reason}")
 
 
 def is_missing_source(error: BaseException) -> bool:

@@ -1,17 +1,20 @@
 """Hydra's command-line flags, checked for one-line errors."""
 
+import re
 from collections.abc import Sequence
 
-from methods.core.errors import UserError, missing, suggest, unknown
+from methods.core.errors import UserError, invalid, missing, suggest, unknown
 
+MAX_KEY_LENGTH = 200
+MAX_BRACKETS = 100  # Hydra's parser is recursive.
 SHORT_FLAGS = {"-h": "--help", "-c": "--cfg", "-p": "--package", "-r": "--run", "-m": "--multirun"}
 SHORT_FLAGS |= {"-i": "--info", "-sc": "--shell-completion", "-cp": "--config-path"}
 SHORT_FLAGS |= {"-cn": "--config-name", "-cd": "--config-dir"}
-FLAGS = (*SHORT_FLAGS.values(), "--hydra-help", "--version", "--resolve", "--experimental-rerun")
+FLAGS = (*SHORT_FLAGS.values(), "--hydra-help", "--version", "--resolve")
 EXCLUSIVE_FLAGS = ("--run", "--multirun", "--cfg", "--info", "--shell-completion")
 VALUES: dict[str, tuple[str, ...]]  # valid values of the flags that have one; empty: any
 VALUES = dict.fromkeys(("--package", "--config-path", "--config-name", "--config-dir"), ())
-VALUES |= {"--experimental-rerun": (), "--cfg": ("job", "hydra", "all")}
+VALUES["--cfg"] = ("job", "hydra", "all")
 VALUES["--info"] = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
@@ -28,18 +31,38 @@ def arrange_arguments(arguments: Sequence[str]) -> list[str]:
         if not argument.startswith("-"):
             overrides.append(argument)
             continue
-        flag, _, value = argument.partition("=")
+        flag, equals, value = argument.partition("=")
         flag = SHORT_FLAGS.get(flag, flag)
         if flag not in FLAGS:
             raise unknown("option", flag, FLAGS)
+        if equals and flag not in VALUES:
+            raise UserError(f"invalid option {argument}: {flag} has no value")
         if flag in VALUES and not value and rest and "=" not in rest[0]:
             value = rest.pop(0)
         flags[flag] = value
     _check_flags(flags)
-    for override in overrides:
-        if override.startswith("="):
-            raise UserError(f"cannot parse override {override!r}: expected key=value")
+    check_overrides(overrides)
     return [*overrides, *(text for flag in flags.items() for text in flag if text)]
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Raise UserError for overrides that Hydra cannot parse or would accept without an effect."""
+    given: set[str] = set()
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if not key:
+            raise UserError(f"cannot parse override {override!r}: expected key=value")
+        if len(key) > MAX_KEY_LENGTH:
+            expected = f"a key of at most {MAX_KEY_LENGTH} characters"
+            raise UserError(f"cannot parse override {override!r}: expected {expected}")
+        if max(value.count(bracket) for bracket in "[{(") > MAX_BRACKETS:
+            expected = f"at most {MAX_BRACKETS} brackets"
+            raise UserError(f"cannot parse override {override!r}: expected {expected}")
+        if key in given:
+            raise UserError(f"cannot set {key} twice: give one value, or {key}=A,B with -m")
+        if re.fullmatch(r"\s*{\s*}\s*", value) and not key.startswith("+"):
+            raise invalid(key, value, f"{key}.KEY=VALUE for each key to change")
+        given.add(key)
 
 
 def _check_flags(flags: dict[str, str]) -> None:

@@ -198,6 +198,8 @@ class RunConfig:
             if not isinstance(value, dict) or name not in value:
                 raise unknown("key in oracle", key, value if isinstance(value, dict) else ())
             value = value[name]
+        if isinstance(value, dict):
+            raise unknown("key in oracle", key, [f"{key}.{name}" for name in value])
         return value
 
     @property
@@ -256,6 +258,8 @@ def parse_config(raw: Mapping[str, Any]) -> RunConfig:
     values = {key: value for key, value in raw.items() if key not in ("dry", "experiment")}
     values["dry_run"] = raw["dry_run"] if raw["dry"] is False else raw["dry"]
     for key in ("runs_dir", "data_dir"):
+        if raw[key] == "":
+            raise invalid(key, "", "a path")
         if isinstance(raw[key], str):
             values[key] = Path(raw[key]).expanduser()
     if raw["data_dir"] is None:
@@ -323,6 +327,8 @@ def _parse_component(
     Protocols set parameters of the dataset's usual model, such as `stem: imagenet`. They apply to
     every model that has them. Parameters that only other models have are dropped.
     """
+    if not isinstance(raw or {}, Mapping):
+        raise invalid(group, raw, "a mapping with the key name")
     values = dict(raw or {})
     name = str(values.pop("name", None))
     if name not in params:

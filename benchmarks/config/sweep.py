@@ -64,13 +64,14 @@ def expand_sweeps(overrides: Sequence[str]) -> list[list[str]]:
     values: dict[str, list[str]] = {}
     try:
         for override in parser.parse_overrides(list(overrides)):
-            key = override.get_key_element()
+            key, sweep = override.get_key_element(), str(override.input_line).partition("=")[2]
             if not override.is_sweep_override():
                 values[key] = [str(override.input_line)]
             elif override.is_discrete_sweep():
                 values[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
+                if not values[key]:
+                    raise invalid(key, sweep, "at least one value")
             else:
-                sweep = str(override.input_line).partition("=")[2]
                 raise invalid(key, sweep, "discrete values, such as 1,2 or range(1,3)")
     except HydraException as error:
         raise explain_error(error) from error

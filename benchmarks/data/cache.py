@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks.data.registry import ARRAY_NAMES, Arrays, DatasetInfo, fetch_command
 from methods.core.errors import UserError
 
+MAX_CLASSES = 10_000  # of a dataset whose number of classes is not known before it is read
 ARRAY_FILES = tuple(f"{name}.npy" for name in ARRAY_NAMES)
 
 
@@ -40,6 +41,9 @@ def shape_error(info: DatasetInfo, arrays: Arrays) -> str | None:
         expected = (count, *shape)
         if images.dtype != np.uint8 or images.shape != expected or not images.size:
             return f"{split}_images is {images.dtype} {images.shape}, expected uint8 {expected}"
+        if num_classes is None and labels.max() >= MAX_CLASSES:
+            found = f"values up to {labels.max()}"
+            return f"{split}_labels has {found}, expected at most {MAX_CLASSES - 1}"
         num_classes = num_classes or int(labels.max()) + 1
         if labels.min() < 0 or labels.max() >= num_classes:
             span = f"{labels.min()}..{labels.max()}"

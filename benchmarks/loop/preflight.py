@@ -1,8 +1,10 @@
 """Checks before a run starts, so that an invalid run stops a sweep before its first run."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import torch
 from torch import nn
 
 from benchmarks import data, models
@@ -27,7 +29,9 @@ def module_builder(config: RunConfig, dataset: data.Dataset) -> Callable[[], nn.
 def build_method(config: RunConfig, dataset: data.Dataset) -> tuple[Method, TaskSpec]:
     """Build the method and its TaskSpec. Raises UserError if the task is not supported."""
     method = registry.build(config.method.name, vars(config.method.params))
-    model = FlatModel(module_builder(config, dataset)())
+    build_module = module_builder(config, dataset)
+    _require_memory(config, build_module)
+    model = FlatModel(build_module())
     spec = TaskSpec(
         dataset=config.dataset.name,
         shape=dataset.shape,
@@ -40,6 +44,16 @@ def build_method(config: RunConfig, dataset: data.Dataset) -> tuple[Method, Task
     )
     method.validate(spec)
     return method, spec
+
+
+def _require_memory(config: RunConfig, build_module: Callable[[], nn.Module]) -> None:
+    """Raise UserError if the weights alone need more memory than the machine has."""
+    with torch.device("meta"):
+        size = sum(weight.numel() * weight.element_size() for weight in build_module().parameters())
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > available:
+        needed = f"weights of {size / 1e9:.0f} GB, the machine has {available / 1e9:.0f} GB"
+        raise UserError(f"cannot build model={config.model.name}: {needed}")
 
 
 def validate_runs(runs: Sequence[PlannedRun]) -> None:

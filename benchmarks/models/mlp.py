@@ -3,17 +3,21 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
+from typing import Annotated
 
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from benchmarks.models.base import MODELS, ImageClassifier, ModelInfo, Shape
-from methods.core.params import PositiveInt, Tuple, parameters
+from methods.core.params import Tuple, parameters
+
+Width = Annotated[int, Field(ge=1, le=10**6)]
 
 
 @parameters
 class MLPParams:
-    hidden: Tuple[PositiveInt] = (512, 512)  # widths of the hidden layers; []: linear classifier
+    hidden: Tuple[Width] = (512, 512)  # widths of the hidden layers; []: linear classifier
 
 
 class MLP(ImageClassifier):

@@ -34,7 +34,8 @@ def _run(overrides: list[str], options: Options) -> int:
     from benchmarks.terminal.console import make_console
 
     path = Path(options["plot"] or options["draw"])
-    if path.name and (path.suffix not in (".png", ".pdf") or not path.resolve().parent.is_dir()):
+    is_file = path.resolve().parent.is_dir() and not path.is_dir()
+    if path.name and (path.suffix not in (".png", ".pdf") or not is_file):
         raise invalid("plot", str(path), "a .png or .pdf file in an existing directory")
     config = compose_run(overrides)
     dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)

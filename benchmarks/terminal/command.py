@@ -5,9 +5,10 @@ Options are key=value arguments. User errors are printed in one line, with exit 
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from benchmarks.interruption import InterruptedCommand
-from methods.core.errors import UserError, invalid, suggest, unknown
+from methods.core.errors import UserError, cannot_use, invalid, suggest, unknown
 
 Options = dict[str, str]
 
@@ -33,7 +34,7 @@ def run_command(
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: {cannot_use(error)}", file=sys.stderr)
         return 2
     except InterruptedCommand as error:
         print(f"interrupted: {error.consequence}", file=sys.stderr)
@@ -78,11 +79,14 @@ def choose_names(key: str, value: str, available: Sequence[str]) -> list[str]:
     return list(available) if "all" in names else list(dict.fromkeys(names))
 
 
-def split_dirs(value: str) -> list[str]:
+def split_dirs(value: str, must_exist: bool = False) -> list[str]:
     """One or more directories, separated by commas."""
     found = [part for part in value.split(",") if part]
     if not found:
         raise invalid("runs", value, "one or more directories, separated by commas")
+    for directory in found if must_exist else ():
+        if not Path(directory).is_dir():
+            raise UserError(f"cannot read {directory}: no such directory")
     return found
 
 

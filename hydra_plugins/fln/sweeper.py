@@ -4,6 +4,7 @@ import os
 import traceback
 from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.plugins import Plugins
@@ -47,10 +48,35 @@ class CheckedSweeper(Sweeper):
         assert self.config is not None
         shared: Any = OmegaConf.to_container(self.config.hydra.overrides.hydra, resolve=False)
         composer = Composer(self.config.hydra.job.config_name, shared)
+        self._joblib_options()
         sweeps = [*(f"{key}={value}" for key, value in self._params.items()), *arguments]
         code = execute_runs(plan_runs(sweeps, composer), self._launch, print_results_table)
         if code:
             raise SystemExit(code)
+
+    def _joblib_options(self) -> dict[str, Any]:
+        """Options of joblib.Parallel, if the launcher has them. Raises UserError."""
+        from methods.core.errors import UserError, first_line, invalid, unknown
+
+        options: dict[str, Any] = getattr(self.launcher, "joblib", None) or {}
+        if options.get("n_jobs") == 0:
+            raise invalid("hydra.launcher.n_jobs", 0, "an integer other than 0")
+        if options.get("backend") not in (None, "loky"):  # The launcher would replace it by loky.
+            raise invalid("hydra.launcher.backend", options["backend"], "loky")
+        if options:
+            from joblib import Parallel
+
+            for key in options:
+                if key not in (known := signature(Parallel).parameters):
+                    raise unknown("key", f"hydra.launcher.{key}", known)
+            numbers = {key: int(v) for key, v in options.items() if str(v).isdecimal()}
+            try:
+                Parallel(**options | numbers)
+            except (TypeError, ValueError) as error:
+                raise UserError(
+                    f"cannot start hydra/launcher=joblib: {first_line(error)}"
+                ) from error
+        return options
 
     def _launch(self, runs: "Sequence[PlannedRun]") -> None:
         """Launch runs, and the unfinished ones again if a worker process of the launcher dies."""
@@ -60,7 +86,7 @@ class CheckedSweeper(Sweeper):
 
         assert self.launcher is not None
         with defer_signals_of_sweep() as stop_file:
-            if options := getattr(self.launcher, "joblib", None):  # options of joblib.Parallel
+            if options := self._joblib_options():
                 options |= {"initializer": serve_sweep, "initargs": (os.getpid(), stop_file)}
             for _ in range(MAX_LAUNCHES):
                 try:

@@ -5,6 +5,7 @@ unknown key method.momentun: did you mean method.mu? available: mu, form
 missing dataset.path: set dataset.path=FILE.npz
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -15,6 +16,10 @@ from methods.core.renames import RENAMED_KEYS
 
 class UserError(ValueError):
     """An error in the user's input. Commands print its message and exit with code 2."""
+
+    def __init__(self, message: str):
+        """One line. Of a very long word, such as a value of the command line, the start is kept."""
+        super().__init__(re.sub(r"(\S{200})\S{100,}", r"\1...", " ".join(message.splitlines())))
 
 
 def invalid(key: str, value: Any, expected: str) -> UserError:
@@ -35,6 +40,12 @@ def missing(key: str, fix: str = "") -> UserError:
 def missing_package(name: str, extra: str) -> UserError:
     """A package of an extra that is not installed."""
     return UserError(f"missing package {name}: run pip install 'federated-label-noise[{extra}]'")
+
+
+def cannot_use(error: OSError) -> UserError:
+    """A file or directory that cannot be read or written."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return UserError(f"cannot use {error.filename}: {reason}" if error.filename else reason)
 
 
 def require_package(name: str, extra: str) -> None:

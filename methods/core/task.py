@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from methods.core import streams
 from methods.core.flat_model import FlatModel
-from methods.core.params import NonNegative, Positive, PositiveInt, parameters
+from methods.core.params import NonNegative, Positive, PositiveInt, ProperFraction, parameters
 
 Models = Mapping[str, FlatModel]  # by name, as in `Method.model_names`
 View = tuple[str, Generator]  # name of a view and the generator of its random numbers
@@ -25,7 +25,7 @@ class TrainParams:
     batch_size: PositiveInt = 10  # B
     optimizer: Literal["sgd", "adam"] = "sgd"
     lr: Positive = 0.01  # eta
-    momentum: NonNegative = 0.5  # sgd only
+    momentum: ProperFraction = 0.5  # sgd only
     weight_decay: NonNegative = 0.0  # L2 penalty
     lr_decay: Positive = 1.0  # factor per round
     clip_norm: NonNegative = 0.0  # limit of the global gradient norm; 0: no clipping

@@ -65,7 +65,7 @@ def plot_all(options: command.Options) -> int:
     names = command.choose_names("figure", options["figure"], list(FIGURES))
     scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
     accuracy = command.require_choice("accuracy", options["accuracy"], tuple(ACCURACIES))
-    directories = command.split_dirs(options["runs"])
+    directories = command.split_dirs(options["runs"], must_exist=True)
     runs = load_runs(directories)
     command.print_warnings(runs.warnings)
     if len(runs.done) == 0:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.data.registry import DATASETS, IMAGENET_STATISTICS, Augmentation, DatasetInfo, Split
-from methods.core.errors import UserError
+from methods.core.errors import UserError, first_line
 
 TRAIN_LISTS = ("noisy_train_key_list.txt", "noisy_label_kv.txt")
 TEST_LISTS = ("clean_test_key_list.txt", "clean_label_kv.txt")
@@ -25,7 +25,7 @@ def read_clothing1m(info: DatasetInfo, data_dir: Path, params: object) -> tuple[
     sizes = {TRAIN_LISTS: DECODED_SIZE, TEST_LISTS: info.shape[1]}
     for (keys_file, labels_file), size in sizes.items():
         label_of = _read_labels(root / labels_file, info.num_classes)
-        keys = (root / keys_file).read_text().split()
+        keys = _read_text(root / keys_file).split()
         if not keys:
             raise UserError(f"cannot read {root / keys_file}: it lists no image")
         if key := next((key for key in keys if key not in label_of), None):
@@ -36,9 +36,16 @@ def read_clothing1m(info: DatasetInfo, data_dir: Path, params: object) -> tuple[
     return splits[0], splits[1]
 
 
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {first_line(error)}") from error
+
+
 def _read_labels(path: Path, num_classes: int) -> dict[str, int]:
     label_of: dict[str, int] = {}
-    for number, line in enumerate(path.read_text().split("\n"), start=1):
+    for number, line in enumerate(_read_text(path).split("\n"), start=1):
         match line.split():
             case [key, label] if label.isdecimal() and int(label) < num_classes:
                 label_of[key] = int(label)
