@@ -70,7 +70,7 @@ def _explain_missing_config(error: MissingConfigException) -> UserError:
     group, _, name = str(error.missing_cfg_file).rpartition("/")
     if group == "hydra/launcher" and name in LAUNCHER_PACKAGES:
         return missing_package(*LAUNCHER_PACKAGES[name])
-    return unknown(group, name, error.options or []) if group else UserError(first_line(error))
+    return unknown(group, name, error.options) if error.options else UserError(first_line(error))
 
 
 def _explain_unknown_key(error: OmegaConfBaseException) -> UserError:

@@ -1,6 +1,7 @@
 """Invalid command lines: one line with the key and the expected values, exit code 2, no files."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,9 +37,16 @@ def arguments_of(command: str, line: str, root: Path, runs: Path) -> list[str]:
     return arguments if command == "fln" else [command, *arguments]
 
 
-@pytest.mark.parametrize(
-    ("command", "line"), [(command, line) for command, lines in LINES.items() for line in lines]
-)
+def command_lines() -> list[Any]:
+    """All lines. Hydra takes 0.2 s for each line of `run`, so that five of six are slow tests."""
+    return [
+        pytest.param(command, line, marks=pytest.mark.slow if command == "run" and i % 6 else ())
+        for command, lines in LINES.items()
+        for i, line in enumerate(lines)
+    ]
+
+
+@pytest.mark.parametrize(("command", "line"), command_lines())
 def test_error_is_one_line_with_key_and_expected_values(
     command: str,
     line: str,
