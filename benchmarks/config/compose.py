@@ -24,15 +24,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from benchmarks.config import experiments
 from benchmarks.config.explain import explain_error
-from benchmarks.config.flags import check_overrides
 from benchmarks.config.schema import RunConfig, parse_config
 from methods.core.errors import missing, unknown
 
 
 def compose_run(overrides: Iterable[str]) -> RunConfig:
     """Compose and validate one run. Raises UserError."""
-    overrides = list(overrides)
-    check_overrides(overrides)
     with hydra_session():
         return Composer().compose_run(overrides)
 

@@ -70,7 +70,9 @@ def _explain_missing_config(error: MissingConfigException) -> UserError:
     group, _, name = str(error.missing_cfg_file).rpartition("/")
     if group == "hydra/launcher" and name in LAUNCHER_PACKAGES:
         return missing_package(*LAUNCHER_PACKAGES[name])
-    return unknown(group, name, error.options) if error.options else UserError(first_line(error))
+    if error.options:
+        return unknown(group, name, error.options)
+    return UserError(str(error).partition("\n\n")[0])  # The search path follows.
 
 
 def _explain_unknown_key(error: OmegaConfBaseException) -> UserError:

@@ -29,6 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(overrides: list[str], options: Options) -> int:
     from benchmarks import data
     from benchmarks.config.compose import compose_run
+    from benchmarks.config.flags import check_overrides
     from benchmarks.scenario.describe import plot_scenario, scenario_tables, scenario_title
     from benchmarks.scenario.scenario import build_scenario
     from benchmarks.terminal.console import make_console
@@ -37,6 +38,7 @@ def _run(overrides: list[str], options: Options) -> int:
     is_file = path.resolve().parent.is_dir() and not path.is_dir()
     if path.name and (path.suffix not in (".png", ".pdf") or not is_file):
         raise invalid("plot", str(path), "a .png or .pdf file in an existing directory")
+    check_overrides(overrides)
     config = compose_run(overrides)
     dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
     scenario = build_scenario(config, dataset)

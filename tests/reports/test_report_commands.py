@@ -51,14 +51,14 @@ ROOT = HERE.parents[1]
         (
             build,
             ["runs=/nowhere", "table=fedcorr_table9", "out=/dev/null/x"],
-            "/dev/null/x/paper: Not a directory",
+            "cannot use /dev/null/x/paper: Not a directory",
         ),
         (
             compare,
             ["bse=1"],
             "unknown key bse: available: runs, rows, cols, metric, baseline, scale, out",
         ),
-        (compare, ["runs=/nowhere"], "no completed runs found in /nowhere"),
+        (compare, ["runs=/nowhere"], "cannot read /nowhere: no such directory"),
         (
             compare,
             [GOOD],
