@@ -35,6 +35,7 @@ from benchmarks.records.record import ACCURACIES, TESTED
 from benchmarks.records.references import REFERENCE_METHOD
 from benchmarks.terminal import command
 from methods.core.errors import UserError
+from reports.frame import statistics as stats
 from reports.frame.load import caption_of, load_runs, rows_of
 from reports.frame.pivot import (
     Pivot,
@@ -45,20 +46,6 @@ from reports.frame.pivot import (
     ranked,
     select,
     supported_cells,
-)
-from reports.frame.statistics import (
-    SIGNIFICANCE_LEVEL,
-    Pairs,
-    Scores,
-    bootstrap_interval,
-    corrected_tests,
-    damage_repaired,
-    improvement_probability,
-    interquartile_mean,
-    sample_std,
-    sign_flip_test,
-    sign_test,
-    stratified_interval,
 )
 from reports.tables.rendering import DASH, Section, sections_markdown
 
@@ -72,8 +59,9 @@ DEFAULTS = {
     "out": "",
 }
 BOLD_RULE = (
-    "bold: better than every other row of the column; largest p of the paired sign-flip tests at"
-    f" most {SIGNIFICANCE_LEVEL:g} after Holm's correction for the columns; never for one seed"
+    "bold: better than every other row of the column; largest p of the paired sign-flip tests"
+    f" at most {stats.SIGNIFICANCE_LEVEL:g} after Holm's correction for the columns;"
+    " never for one seed"
 )
 REPAIR_RULE = (
     "damage repaired: (method - FedAvg) / (FedAvg on clean labels - FedAvg) in percent, by seed and"
@@ -169,7 +157,7 @@ class Repairs:
             cells = [table.cells.get((row, col), {}) for table in self.tables]
             runs = [run for run in cells[0] if all(run in cell for cell in cells)]
             settings.append([[cell[run] for cell in cells] for run in runs])
-        found = damage_repaired(settings)
+        found = stats.damage_repaired(settings)
         ends = found.interval if found else None
         interval = " to ".join(f"{100 * end:.1f}" for end in ends) if ends else DASH
         return f"{100 * found.share:.1f}" if found else DASH, interval
@@ -213,7 +201,8 @@ def accuracies_section(frame: pd.DataFrame, table: Pivot, repairs: Repairs | Non
 def differences_section(table: Pivot, baseline: str) -> Section:
     """Differences from the baseline, seed by seed."""
     rows, found = [], paired(table, baseline)
-    tests, tested = corrected_tests(found), sum(bool(each.differences) for each in found.values())
+    tests = stats.corrected_tests(found)
+    tested = sum(bool(each.differences) for each in found.values())
     notes = [f"p Holm: p sign-flip corrected for {tested} comparisons; the result is based on it"]
     for (row, col), pairs in found.items():
         rows.append((row, col, *_format_pairs(table, pairs, *tests[row, col])))
@@ -230,26 +219,26 @@ def differences_section(table: Pivot, baseline: str) -> Section:
 def over_settings_section(table: Pivot, baseline: str, repairs: Repairs | None) -> Section:
     """Interquartile means, and probabilities of improvement over the baseline or the best row."""
     columns, sign = table.complete_columns, 1 if table.higher_is_better else -1
-    scores: dict[str, Scores] = {
+    scores: dict[str, stats.Scores] = {
         row: [[sign * value for value in table.values(row, col)] for col in columns]
         for row in table.row_values
     }
-    order = sorted(scores, key=lambda row: -float(interquartile_mean(scores[row])))
+    order = sorted(scores, key=lambda row: -float(stats.interquartile_mean(scores[row])))
     reference = baseline or order[0]
 
-    def improvement(*pair: Scores) -> tuple[str, str]:
-        interval = stratified_interval(improvement_probability, *pair)
+    def improvement(*pair: stats.Scores) -> tuple[str, str]:
+        interval = stats.stratified_interval(stats.improvement_probability, *pair)
         shown = " to ".join(f"{end:.2f}" for end in interval) if interval else DASH
-        return f"{improvement_probability(*pair):.2f}", shown
+        return f"{stats.improvement_probability(*pair):.2f}", shown
 
     rows = []
     for row in order:
-        interval = stratified_interval(interquartile_mean, scores[row])
+        interval = stats.stratified_interval(stats.interquartile_mean, scores[row])
         ends = sorted(sign * float(end) for end in interval or ())
         rows.append(
             (
                 row,
-                _format_number(table, sign * float(interquartile_mean(scores[row]))),
+                _format_number(table, sign * float(stats.interquartile_mean(scores[row]))),
                 " to ".join(_format_number(table, end) for end in ends) or DASH,
                 *(
                     (DASH, DASH)
@@ -284,13 +273,13 @@ def ranks_section(table: Pivot) -> Section:
     if found.p is None or found.chi_square is None:
         notes.append("testing the ranks needs at least two columns and ranks that are not all tied")
     else:
-        verdict = "differ" if found.p <= SIGNIFICANCE_LEVEL else "do not differ significantly"
+        verdict = "differ" if found.p <= stats.SIGNIFICANCE_LEVEL else "do not differ significantly"
         notes.append(
             f"Friedman test over {found.num_settings} columns:"
             f" chi-square {found.chi_square:.2f}, p {found.p:.3g}: the rows {verdict}"
         )
         notes.append(
-            f"Nemenyi critical difference at {SIGNIFICANCE_LEVEL:g}:"
+            f"Nemenyi critical difference at {stats.SIGNIFICANCE_LEVEL:g}:"
             f" {found.critical_difference:.2f}; largest difference of ranks:"
             f" {max(found.ranks) - min(found.ranks):.2f}"
         )
@@ -312,17 +301,19 @@ def print_sections(sections: Sequence[Section]) -> None:
             console.print(note, highlight=False, markup=False)
 
 
-def _format_pairs(table: Pivot, pairs: Pairs, corrected_p: float, verdict: str) -> tuple[str, ...]:
+def _format_pairs(
+    table: Pivot, pairs: stats.Pairs, corrected_p: float, verdict: str
+) -> tuple[str, ...]:
     values = list(pairs.differences.values())
     if not values:
         return DASH, DASH, "0", DASH, DASH, DASH, verdict
-    interval = bootstrap_interval(values)
+    interval = stats.bootstrap_interval(values)
     return (
         _format_number(table, fmean(values), "+"),
         " to ".join(_format_number(table, end, "+") for end in interval) if interval else DASH,
         str(len(values)),
-        f"{sign_test(values):.3g}",
-        f"{sign_flip_test(values):.3g}",
+        f"{stats.sign_test(values):.3g}",
+        f"{stats.sign_flip_test(values):.3g}",
         f"{corrected_p:.3g}",
         verdict,
     )
@@ -332,7 +323,7 @@ def _format_mean(table: Pivot, row: str, col: str, bold: bool) -> str:
     values = table.values(row, col)
     if not values:
         return DASH
-    std = sample_std(values)
+    std = stats.sample_std(values)
     spread = "" if std is None else f" ± {_format_number(table, std)}"
     text = f"{_format_number(table, fmean(values))}{spread} ({len(values)})"
     return f"**{text}**" if bold else text

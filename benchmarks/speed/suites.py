@@ -15,15 +15,9 @@ import torch
 
 from benchmarks.federation.cost import size_in_bytes
 from benchmarks.loop.evaluation import evaluate
+from benchmarks.speed import harness
 from benchmarks.speed.baseline import BaselineFedAvg
-from benchmarks.speed.harness import (
-    NO_EVALUATION,
-    Log,
-    ReferenceWork,
-    open_run,
-    run_rounds,
-    time_interleaved,
-)
+from benchmarks.speed.harness import NO_EVALUATION, Log, ReferenceWork
 from benchmarks.speed.peers import start_peers
 from methods.core import registry
 from methods.core.errors import require_package
@@ -60,17 +54,17 @@ def time_peers(repeats: int, log: Log) -> dict[str, Any]:
     with ExitStack() as stack:
         peers = start_peers(stack, log)
         baseline = _open_baseline(stack, ReferenceWork.load())
-        run = stack.enter_context(open_run(*TWO_WORKERS))
+        run = stack.enter_context(harness.open_run(*TWO_WORKERS))
         accuracies: dict[str, float] = {}
 
         def run_peer(name: str, function: Callable[[], float]) -> None:
             accuracies[name] = function()
 
         candidates = {BASELINE: partial(run_peer, BASELINE, baseline.run_round)}
-        candidates["ours, processes (default)"] = partial(run_rounds, run, 1)
+        candidates["ours, processes (default)"] = partial(harness.run_rounds, run, 1)
         for name, peer in peers.items():
             candidates[name] = partial(run_peer, name, peer.run_round)
-        results = time_interleaved(candidates, BASELINE, repeats, log)
+        results = harness.time_interleaved(candidates, BASELINE, repeats, log)
         accuracies["ours, processes (default)"] = run.curve[-1]["accuracy"]
     for name, accuracy in accuracies.items():
         results[name]["accuracy"] = accuracy
@@ -126,9 +120,9 @@ def _time_rounds(
             candidates[name] = _open_baseline(stack, work, **options).run_round
         for name, overrides in runs.items():
             log(f"preparing {name}")
-            run = stack.enter_context(open_run(*common, *overrides, samples=samples))
-            candidates[name] = partial(run_rounds, run, 1)
-        return time_interleaved(candidates, next(iter(candidates)), repeats, log)
+            run = stack.enter_context(harness.open_run(*common, *overrides, samples=samples))
+            candidates[name] = partial(harness.run_rounds, run, 1)
+        return harness.time_interleaved(candidates, next(iter(candidates)), repeats, log)
 
 
 def _open_baseline(stack: ExitStack, work: ReferenceWork, **options: int) -> BaselineFedAvg:
@@ -146,17 +140,17 @@ def time_evaluation(repeats: int, log: Log) -> dict[str, Any]:
 
     with ExitStack() as stack:
         baseline = _open_baseline(stack, ReferenceWork.load())
-        run = stack.enter_context(open_run(*TWO_WORKERS))
+        run = stack.enter_context(harness.open_run(*TWO_WORKERS))
         candidates = {
             f"bare, 2 processes, batches of {size}": partial(three_times, baseline.evaluate, size)
             for size in (100, 250, 500, 1000, 2500)
         }
         names = list(candidates)
         candidates["ours"] = partial(three_times, evaluate, run.executor, run.method, run.dataset)
-        all_results = time_interleaved(candidates, "ours", repeats, log)
+        all_results = harness.time_interleaved(candidates, "ours", repeats, log)
         best = min(names, key=lambda name: all_results[name]["ratio"])
         finalists = {name: candidates[name] for name in (best, "ours")}
-        return time_interleaved(finalists, best, 2 * repeats, log) | {"all": all_results}
+        return harness.time_interleaved(finalists, best, 2 * repeats, log) | {"all": all_results}
 
 
 def time_methods(repeats: int, log: Log) -> dict[str, Any]:
@@ -175,8 +169,11 @@ def time_methods(repeats: int, log: Log) -> dict[str, Any]:
         for name in names:
             log(f"repetition {repetition + 1} of {repeats}: {name}")
             overrides = (*METHODS, f"method={name}", *FEWER_EPOCHS.get(name, ()))
-            with open_run(*overrides, samples=100) as run, count_forward_passes() as counter:
-                run_rounds(run)
+            with (
+                harness.open_run(*overrides, samples=100) as run,
+                count_forward_passes() as counter,
+            ):
+                harness.run_rounds(run)
             # Evaluations are not a cost of the method.
             evaluated = len(run.curve) * len(run.dataset.test) * len(run.method.eval_models())
             participations = run.pool.meter.participations
@@ -257,11 +254,11 @@ def _seconds_per_round(
 ) -> float:
     """Median of three measurements, after one warm-up round."""
     seconds = []
-    with open_run(*GROWTH, *overrides, samples=samples) as run:
-        run_rounds(run, 1)
+    with harness.open_run(*GROWTH, *overrides, samples=samples) as run:
+        harness.run_rounds(run, 1)
         for _ in range(3):
             before = run.seconds["method"]
-            run_rounds(run, rounds)
+            harness.run_rounds(run, rounds)
             seconds.append((run.seconds["method"] - before) / rounds)
     return float(np.median(seconds))
 
@@ -278,9 +275,9 @@ def _measure_memory(method: str, clients: int, log: Log) -> dict[str, Any]:
 def print_memory(method: str, clients: int) -> None:
     """Print the two numbers of `_measure_memory` for this process."""
     overrides = (f"method={method}", f"federation.num_clients={clients}")
-    with open_run(*GROWTH, *overrides, samples=5) as run:
+    with harness.open_run(*GROWTH, *overrides, samples=5) as run:
         before = _anonymous_memory()
-        run_rounds(run, 20)
+        harness.run_rounds(run, 20)
         print(round(_anonymous_memory() - before, 1), end=" ")
         print(round(size_in_bytes(run.pool.states) / 2**20, 1))
 
@@ -302,7 +299,7 @@ def time_parallel_sweep(repeats: int, log: Log) -> dict[str, Any]:
         "one cell at a time": partial(_run_command, *sweep),
         "two at a time, joblib": partial(_run_command, *sweep, *joblib),
     }
-    return time_interleaved(candidates, "one cell at a time", 1, log, warm_up=False)
+    return harness.time_interleaved(candidates, "one cell at a time", 1, log, warm_up=False)
 
 
 def time_start_up(repeats: int, log: Log) -> dict[str, Any]:
@@ -311,7 +308,7 @@ def time_start_up(repeats: int, log: Log) -> dict[str, Any]:
         "--help": partial(_run_command, "--help"),
         "first round of the default run": partial(_run_command, "budget.participations=5"),
     }
-    return time_interleaved(candidates, "--help", min(repeats, 5), log)
+    return harness.time_interleaved(candidates, "--help", min(repeats, 5), log)
 
 
 def _run_command(*arguments: str) -> None:

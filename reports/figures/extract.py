@@ -19,11 +19,6 @@ JournalEntry = Mapping[str, Any]
 DETECTION_COUNTS = ("true positives", "false positives", "false negatives", "true negatives")
 
 
-def sort_by_size(counts: Array) -> Array:
-    """Rows of (clients, classes) sample counts, smallest client first."""
-    return counts[np.argsort(counts.sum(axis=1), kind="stable")]
-
-
 def row_percentages(counts: Array | Sequence[Sequence[int]]) -> Array:
     """Each count as a percentage of its row; zeros for an empty row."""
     table = np.asarray(counts, dtype=float)

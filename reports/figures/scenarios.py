@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from benchmarks.records.files import SCENARIO_FILE
 from benchmarks.records.readers import read_scenario
 from reports.figures import select, style
-from reports.figures.extract import Array, row_percentages, sort_by_size
+from reports.figures.extract import Array, row_percentages
 from reports.frame.load import Row, rows_of
 
 MAX_PANELS = "3 panels"
@@ -31,7 +31,8 @@ def sorted_partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
     shown = _non_iid_runs(frame, notes)
     figure, axes = style.panels(2 * len(shown), 1, 1.5, height_ratios=(2, 1) * len(shown))
     for (upper, sizes), row in zip(axes.reshape(-1, 2), shown, strict=True):
-        counts = sort_by_size(row["scenario"]["clean_counts"])
+        counts = row["scenario"]["clean_counts"]
+        counts = counts[np.argsort(counts.sum(axis=1), kind="stable")]
         plot_bubbles(upper, counts)
         upper.set_title(select.caption(row, "dataset", "partition"), loc="left")
         upper.tick_params(labelbottom=False)

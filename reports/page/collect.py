@@ -15,15 +15,7 @@ from benchmarks.records.readers import read_curve, read_scenario
 from benchmarks.records.record import ACCURACIES, TESTED, read_record
 from methods.core.errors import UserError
 from reports.figures import style
-from reports.frame.load import (
-    REQUIRED_KEYS,
-    Row,
-    Runs,
-    flatten,
-    load_runs,
-    rows_of,
-    unfinished_warning,
-)
+from reports.frame import load
 from reports.page import leaderboard, traces
 from reports.published.tables import load_table, table_names
 from reports.tables.comparison import comparison_table
@@ -50,10 +42,10 @@ def build_page_data(
 
     Methods are sorted by `accuracy` and compared with the baseline.
     """
-    runs = load_runs(directories)
+    runs = load.load_runs(directories)
     unfinished, warnings = _unfinished_rows(runs)
     frames = (runs.done, runs.references, runs.unsuccessful)
-    rows = [*(row for frame in frames for row in rows_of(frame)), *unfinished]
+    rows = [*(row for frame in frames for row in load.rows_of(frame)), *unfinished]
     if not rows:
         warnings.append(f"no run below {', '.join(directories)}: the page is empty")
     points = MAX_POINTS // max(len(rows), 1)
@@ -81,16 +73,16 @@ def build_page_data(
     return _strip_paths(data | {"warnings": warnings}, directories), warnings
 
 
-def _unfinished_rows(runs: Runs) -> tuple[list[Row], list[str]]:
+def _unfinished_rows(runs: load.Runs) -> tuple[list[load.Row], list[str]]:
     """Rows of the unfinished runs, and the warnings about all other runs."""
     frames = (runs.done, runs.unsuccessful, runs.references)
     finished = {run_id for frame in frames for run_id in frame["run_id"]}
-    rows: dict[str, Row] = {}
+    rows: dict[str, load.Row] = {}
     for run_dir in runs.unfinished_dirs:
         row = _unfinished_row(run_dir)
         if row is not None and row["run_id"] not in finished:
             rows.setdefault(row["run_id"], row)
-    shown = {unfinished_warning(row["run_dir"]) for row in rows.values()}
+    shown = {load.unfinished_warning(row["run_dir"]) for row in rows.values()}
     return list(rows.values()), [line for line in runs.warnings if line not in shown]
 
 
@@ -100,7 +92,7 @@ def is_stale(run_dir: Path) -> bool:
     return lease is None or lease.is_stale
 
 
-def _unfinished_row(run_dir: Path) -> Row | None:
+def _unfinished_row(run_dir: Path) -> load.Row | None:
     """None if the configuration is missing or cannot be read."""
     try:
         raw = yaml.safe_load((run_dir / CONFIG_FILE).read_text(encoding="utf-8"))
@@ -110,14 +102,14 @@ def _unfinished_row(run_dir: Path) -> Row | None:
         for group in COMPONENTS:
             config[group] = {"name": raw[group]["name"], **raw[group]["params"]}
         status = "stopped" if is_stale(run_dir) else "running"
-        row: Row = {"run_id": run_dir.name, "status": status, "reason": "", "oracle": ""}
-        row |= flatten(config) | {"run_dir": run_dir, "config": flatten(config)}
+        row: load.Row = {"run_id": run_dir.name, "status": status, "reason": "", "oracle": ""}
+        row |= load.flatten(config) | {"run_dir": run_dir, "config": load.flatten(config)}
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
         return None
-    return row if all(row.get(key) is not None for key in REQUIRED_KEYS) else None
+    return row if all(row.get(key) is not None for key in load.REQUIRED_KEYS) else None
 
 
-def _run_data(row: Row) -> dict[str, Any]:
+def _run_data(row: load.Row) -> dict[str, Any]:
     """Results, cost and times of one run."""
     summary = (*ACCURACIES, "best_round")
     return {
@@ -134,7 +126,7 @@ def _run_data(row: Row) -> dict[str, Any]:
 
 
 def _read_files(
-    row: Row, max_points: int, scenarios: dict[str, int], warnings: list[str]
+    row: load.Row, max_points: int, scenarios: dict[str, int], warnings: list[str]
 ) -> dict[str, Any]:
     """Curve, scenario and confusion matrix of one run. Missing files of done runs give warnings.
 
@@ -164,7 +156,7 @@ def _read_files(
     return found
 
 
-def _published_tables(runs: Runs, warnings: list[str]) -> list[dict[str, Any]]:
+def _published_tables(runs: load.Runs, warnings: list[str]) -> list[dict[str, Any]]:
     """Published tables with at least one reproduced cell, at every scale with runs."""
     found = []
     for scale in SCALES:

@@ -9,15 +9,8 @@ from typing import Any
 from benchmarks.records.record import ACCURACIES
 from reports.figures import select
 from reports.figures.select import SETTING_SECTIONS, VARIANT_SECTIONS, Setting, settings
+from reports.frame import statistics as stats
 from reports.frame.load import Row, caption_of
-from reports.frame.statistics import (
-    BySeed,
-    corrected_tests,
-    damage_repaired,
-    pair,
-    sample_std,
-    supported_best,
-)
 from reports.page.rerun import rerun, to_override_value
 from reports.tables.rendering import with_greek_letters
 
@@ -84,7 +77,12 @@ def leaderboard_entries(setting: Setting, members: Variants, accuracy: str) -> l
     labels = select.variants([rows[0] for rows in members.values()])
     rivals = {variant: rows for variant, rows in members.items() if not is_reference(variant)}
     differences = compare_with_baseline(rivals, accuracy)
-    bold = {name: _supported_best(rivals, name) for name in ACCURACIES}
+    bold = {}
+    for name in ACCURACIES:
+        results = {variant: _by_seed(rows, name) for variant, rows in rivals.items()}
+        bold[name] = stats.supported_best(
+            [{key: values for key, values in results.items() if values}]
+        )
     return [
         {"id": stable_id(setting, variant), "label": label}
         | leaderboard_entry(members[variant])
@@ -110,22 +108,16 @@ def leaderboard_entry(rows: Sequence[Row]) -> dict[str, Any]:
         "defaults": {key: to_override_value(value) for key, value in command.defaults.items()},
     }
     for name in ACCURACIES:
-        entry[name] = mean_std_count([*_by_seed(done, name).values()])
+        values = [*_by_seed(done, name).values()]
+        std = stats.sample_std(values)
+        summary = {"mean": _mean(values), "std": std and round(std, 4), "n": len(values)}
+        entry[name] = summary if values else None
     for name, column, factor in METRICS:
         entry[name] = _mean([row.get(column) for row in done], factor)
     traffic = [(row.get("cost.bytes_down"), row.get("cost.bytes_up")) for row in done]
     sums = [(down + up) / 1e6 for down, up in traffic if down is not None and up is not None]
     entry["megabytes"] = _mean(sums, digits=2)
     return entry
-
-
-def mean_std_count(values: Sequence[float]) -> dict[str, Any] | None:
-    """Mean, sample standard deviation and number of seeds; None without values."""
-    if not values:
-        return None
-    std = sample_std(values)
-    rounded = None if std is None else round(std, 4)
-    return {"mean": round(fmean(values), 4), "std": rounded, "n": len(values)}
 
 
 def compare_with_baseline(members: Variants, accuracy: str) -> dict[Setting, dict[str, Any]]:
@@ -143,21 +135,15 @@ def compare_with_baseline(members: Variants, accuracy: str) -> dict[Setting, dic
             continue
         same = [other for other in baselines if _train_params(other) == _train_params(variant)]
         chosen = max(same or baselines, key=lambda other: len(results[other]))
-        paired[variant] = pair(results[variant], results[chosen])
+        paired[variant] = stats.pair(results[variant], results[chosen])
     return {
         variant: {
             "mean": _mean([*paired[variant].differences.values()]),
             "n": len(paired[variant].differences),
             "verdict": "; ".join([verdict, *paired[variant].unpaired]),
         }
-        for variant, (_, verdict) in corrected_tests(paired).items()
+        for variant, (_, verdict) in stats.corrected_tests(paired).items()
     }
-
-
-def _supported_best(members: Variants, name: str) -> set[Setting]:
-    """The variant that is better than all others of the setting, empty if none is."""
-    results = {variant: _by_seed(rows, name) for variant, rows in members.items()}
-    return supported_best([{variant: values for variant, values in results.items() if values}])
 
 
 def is_reference(variant: Setting) -> bool:
@@ -169,7 +155,7 @@ def _repaired(rows: Sequence[Row], accuracy: str) -> dict[str, Any] | None:
     """Damage repaired in percent, over the seeds with reference runs."""
     keys = [f"{part}.{accuracy}" for part in ("summary", "reference.given", "reference.clean")]
     runs = [[row[key] for key in keys] for row in rows if all(key in row for key in keys)]
-    found = damage_repaired([runs])
+    found = stats.damage_repaired([runs])
     if found is None:
         return None
     ends = found.interval and [round(100 * end, 2) for end in found.interval]
@@ -185,7 +171,7 @@ def _train_params(variant: Setting) -> Setting:
     return tuple((key, value) for key, value in variant if key.startswith("train."))
 
 
-def _by_seed(rows: Sequence[Row], name: str) -> BySeed:
+def _by_seed(rows: Sequence[Row], name: str) -> stats.BySeed:
     """Accuracies of done runs in percent."""
     return {
         (row["seed"], str(row["scenario.hash"])): 100 * row[f"summary.{name}"]

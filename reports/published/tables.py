@@ -9,14 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
-from benchmarks.config.experiments import (
-    Experiment,
-    Heading,
-    Selection,
-    find_heading,
-    load_experiment,
-    parse_headings,
-)
+from benchmarks.config import experiments
 from methods.core.errors import unknown
 from methods.core.params import Tuple, build_params, parameters
 
@@ -39,7 +32,7 @@ class Cell:
 
 
 @parameters
-class Footnote(Selection):
+class Footnote(experiments.Selection):
     """A note on some cells of a table."""
 
     text: str = ""
@@ -59,7 +52,7 @@ class PublishedTable:
     trials: int | None  # None: not stated
     spread: Literal["std", "none"]
     scale: str
-    experiment: Experiment  # rows, columns and the overrides of every cell
+    experiment: experiments.Experiment  # rows, columns and the overrides of every cell
     cells: tuple[Cell, ...]
     target: float | None = None  # test accuracy of target_cost
     average: str | None = None  # label of the column of row means
@@ -71,12 +64,12 @@ class PublishedTable:
     claims: Tuple[dict[str, Any]] = ()  # numbers in the text that follow from the table
 
     @property
-    def rows(self) -> tuple[Heading, ...]:
+    def rows(self) -> tuple[experiments.Heading, ...]:
         """Rows in printed order."""
         return self.experiment.rows
 
     @property
-    def columns(self) -> tuple[Heading, ...]:
+    def columns(self) -> tuple[experiments.Heading, ...]:
         """Columns in printed order, without the average."""
         return self.experiment.columns
 
@@ -86,8 +79,8 @@ class PublishedTable:
         labels = tuple(column.label for column in self.columns)
         return (*labels, self.average) if self.average else labels
 
-    def row(self, label: str) -> Heading:
-        return find_heading(self.rows, label, f"row of {self.name}")
+    def row(self, label: str) -> experiments.Heading:
+        return experiments.find_heading(self.rows, label, f"row of {self.name}")
 
     def cell(self, row: str, column: str) -> Cell:
         for cell in self.cells:
@@ -120,7 +113,7 @@ class SettingsTable:
     year: int
     table: str
     caption: str
-    columns: tuple[Heading, ...]
+    columns: tuple[experiments.Heading, ...]
     rows: tuple[SettingRow, ...]
     footnotes: tuple[Footnote, ...]
 
@@ -142,7 +135,7 @@ def load_table(name: str) -> PublishedTable:
         raise unknown("published table", name, table_names())
     content = _read_yaml(name)
     content |= {
-        "experiment": load_experiment(name),
+        "experiment": experiments.load_experiment(name),
         "cells": tuple(map(_parse_cell, _read_csv(name))),
         "footnotes": _build_all(Footnote, content.get("footnotes", ()), f"{name}.footnotes"),
     }
@@ -159,7 +152,7 @@ def load_settings(name: str) -> SettingsTable:
     if name not in settings_names():
         raise unknown("settings table", name, settings_names())
     content = _read_yaml(name)
-    content["columns"] = parse_headings(content["columns"], f"{name}.columns")
+    content["columns"] = experiments.parse_headings(content["columns"], f"{name}.columns")
     for key, cls in (("rows", SettingRow), ("footnotes", Footnote)):
         content[key] = _build_all(cls, content[key], f"{name}.{key}")
     return build_params(SettingsTable, content, name)

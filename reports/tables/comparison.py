@@ -8,24 +8,16 @@ from typing import TypeVar
 from benchmarks.records.record import ACCURACIES, TESTED
 from reports.frame.statistics import SIGNIFICANCE_LEVEL, supported_best
 from reports.published.tables import Cell, PublishedTable
+from reports.tables import rendering
 from reports.tables.matching import CellKey
-from reports.tables.rendering import (
-    DASH,
-    Column,
-    Line,
-    Notes,
-    ReportTable,
-    TableEntry,
-    to_csv,
-    with_greek_letters,
-)
+from reports.tables.rendering import DASH, TableEntry
 from reports.tables.results import ReproducedCell, Results
 
 COMPARED_SECTIONS = ("method", "model", "train", "federation")  # may differ between rivals
 V = TypeVar("V")
 
 
-def comparison_table(results: Results) -> ReportTable:
+def comparison_table(results: Results) -> rendering.ReportTable:
     """The table as printed, each row in three lines: reproduced, published, difference."""
     table, shared = results.table, _shared_notes(results)
     paper_notes = _paper_notes(results)
@@ -39,7 +31,7 @@ def comparison_table(results: Results) -> ReportTable:
     for label in table.column_labels:
         group, _, name = label.rpartition(" / ")
         entry = TableEntry(_heading(name, table.paper), marks=notes.mark(paper_notes["", label]))
-        columns.append(Column(with_greek_letters(group), entry))
+        columns.append(rendering.Column(rendering.with_greek_letters(group), entry))
     lines = []
     for row in table.rows:
         marks = notes.mark(paper_notes[row.label, ""])
@@ -55,14 +47,14 @@ def comparison_table(results: Results) -> ReportTable:
             change, decimals = _difference(found, cell), 0 if table.statistic == "lowest" else 2
             text = DASH if change is None else f"{change:+.{decimals}f}"
             difference.append(TableEntry(text))
-        group, name = with_greek_letters(row.group), _heading(row.name, table.paper)
+        group, name = rendering.with_greek_letters(row.group), _heading(row.name, table.paper)
         lines += [
-            Line(group, TableEntry(name, marks=marks), "reproduced", tuple(reproduced)),
-            Line(group, TableEntry(""), "published", tuple(published)),
-            Line(group, TableEntry(""), "difference", tuple(difference)),
+            rendering.Line(group, TableEntry(name, marks=marks), "reproduced", tuple(reproduced)),
+            rendering.Line(group, TableEntry(""), "published", tuple(published)),
+            rendering.Line(group, TableEntry(""), "difference", tuple(difference)),
         ]
     title = f"{table.paper}, Table {table.table}, scale {results.scale}"
-    return ReportTable(
+    return rendering.ReportTable(
         table.name, title, table.caption, tuple(columns), tuple(lines), notes.as_list()
     )
 
@@ -93,12 +85,12 @@ def comparison_csv(results: Results) -> str:
                 "notes": " ".join(filter(None, (cell.note, *found.notes))),
             }
         )
-    return to_csv(lines)
+    return rendering.to_csv(lines)
 
 
-def _general_notes(results: Results, shared: list[str], of_paper: list[str]) -> Notes:
+def _general_notes(results: Results, shared: list[str], of_paper: list[str]) -> rendering.Notes:
     """Notes about the whole table."""
-    table, notes = results.table, Notes()
+    table, notes = results.table, rendering.Notes()
     if table.statistic == "lowest":
         notes.add(
             f"Reproduced: lowest cost over all seeds (multiple of {table.paper}'s cost;"
@@ -180,7 +172,7 @@ def _best(rivals: list[dict[CellKey, float]], pick: Callable[..., float]) -> set
 
 def _heading(printed: str, paper: str) -> str:
     """The printed heading. The name of the paper is added to "Ours", its name for its method."""
-    return f"{printed} ({paper})" if printed == "Ours" else with_greek_letters(printed)
+    return f"{printed} ({paper})" if printed == "Ours" else rendering.with_greek_letters(printed)
 
 
 def _format_reproduced(results: Results, key: CellKey) -> str:

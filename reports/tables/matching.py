@@ -66,8 +66,11 @@ def match(
                     found[key] = Match(compose_flat(table.overrides(*key), table.scale))
                 (found[key].done if done else found[key].unsuccessful).append(run)
             # A run that differs in a key of a heading belongs to another cell or table.
-            elif done and not any(name in varied or _is_name(name) for name in different):
-                near_misses[_describe(different)] += 1
+            elif done and not any(
+                name in varied or name == "protocol" or name.endswith(".name") for name in different
+            ):
+                values = (f"{name}={one} (cell: {two})" for name, (one, two) in different.items())
+                near_misses[", ".join(values)] += 1
     for entry in found.values():
         _keep_one_configuration(entry)
     warnings += [
@@ -209,14 +212,6 @@ def _keep_one_configuration(entry: Match) -> None:
     kept = [run for run in entry.done if conditions(run) == chosen]
     entry.done = sorted(kept, key=lambda run: int(run["seed"]))
     entry.unsuccessful = [run for run in entry.unsuccessful if conditions(run) == chosen]
-
-
-def _is_name(key: str) -> bool:
-    return key == "protocol" or key.endswith(".name")
-
-
-def _describe(different: Mapping[str, tuple[Any, Any]]) -> str:
-    return ", ".join(f"{key}={value} (cell: {cell})" for key, (value, cell) in different.items())
 
 
 def _list_cells(keys: Sequence[CellKey]) -> str:

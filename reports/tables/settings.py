@@ -9,17 +9,9 @@ from typing import Any
 
 from methods.core.errors import UserError, unknown
 from reports.published.tables import SettingsTable
+from reports.tables import rendering
 from reports.tables.matching import CellKey, compose_flat
-from reports.tables.rendering import (
-    DASH,
-    Column,
-    Line,
-    Notes,
-    ReportTable,
-    TableEntry,
-    to_csv,
-    with_greek_letters,
-)
+from reports.tables.rendering import DASH, TableEntry
 
 OPERATORS = {
     ast.Add: operator.add,
@@ -79,9 +71,9 @@ def values_match(configured: Any, published: int | float | str) -> bool:
     return letters[0] in letters[1]
 
 
-def settings_table(results: SettingsResults) -> ReportTable:
+def settings_table(results: SettingsResults) -> rendering.ReportTable:
     """The table as printed, each row in two lines: configured, published."""
-    table, notes = results.table, Notes()
+    table, notes = results.table, rendering.Notes()
     notes.add(f"Configured: value in conf/ at scale {results.scale}. {DASH}: no configuration key.")
     for footnote in table.footnotes:
         notes.add(footnote.text)
@@ -95,13 +87,15 @@ def settings_table(results: SettingsResults) -> ReportTable:
                 TableEntry(_format(value), marks=notes.mark([DIFFERS] if differs else []))
             )
         symbol = f"({row.symbol})" if row.symbol and row.symbol[0] != "(" else row.symbol
-        label = TableEntry(with_greek_letters(f"{row.label} {symbol}".rstrip()))
+        label = TableEntry(rendering.with_greek_letters(f"{row.label} {symbol}".rstrip()))
         printed = tuple(TableEntry(_format(value)) for value in row.values)
-        lines.append(Line("", label, "configured", tuple(entries)))
-        lines.append(Line("", TableEntry(""), "published", printed))
-    columns = tuple(Column("", TableEntry(column.label)) for column in table.columns)
+        lines.append(rendering.Line("", label, "configured", tuple(entries)))
+        lines.append(rendering.Line("", TableEntry(""), "published", printed))
+    columns = tuple(rendering.Column("", TableEntry(column.label)) for column in table.columns)
     title = f"{table.paper}, Table {table.table}, scale {results.scale}"
-    return ReportTable(table.name, title, table.caption, columns, tuple(lines), notes.as_list())
+    return rendering.ReportTable(
+        table.name, title, table.caption, columns, tuple(lines), notes.as_list()
+    )
 
 
 def settings_csv(results: SettingsResults) -> str:
@@ -122,7 +116,7 @@ def settings_csv(results: SettingsResults) -> str:
                     "matches": "" if value is None else values_match(value, published),
                 }
             )
-    return to_csv(lines)
+    return rendering.to_csv(lines)
 
 
 def _format(value: Any) -> str:

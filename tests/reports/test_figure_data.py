@@ -21,7 +21,6 @@ from reports.figures.extract import (
     noise_estimate,
     rank_methods,
     row_percentages,
-    sort_by_size,
     stage_ends,
 )
 from reports.frame.load import load_runs, rows_of
@@ -29,12 +28,6 @@ from reports.frame.load import load_runs, rows_of
 
 def rows(runs: Path) -> list[dict[str, Any]]:
     return rows_of(load_runs([runs]).done)
-
-
-def test_sort_by_size():
-    counts = read_scenario(FEDCORR)["clean_counts"]
-    assert counts.sum(axis=1).tolist() == [10, 10, 20, 5]
-    assert sort_by_size(counts).tolist() == [[0, 5, 0], [4, 3, 3], [2, 4, 4], [10, 0, 10]]
 
 
 def test_row_percentages():
