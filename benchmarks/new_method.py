@@ -19,7 +19,7 @@ from pathlib import Path
 from string import Template
 
 from benchmarks.terminal.command import Options, run_command
-from methods.core.errors import UserError, invalid, missing
+from methods.core.errors import UserError, invalid
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = Path(__file__).parent / "templates"
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(names: list[str], options: Options) -> int:
     if len(names) != 1:
-        raise missing("NAME", "fln new-method NAME")
+        raise UserError("missing NAME: fln new-method NAME")
     directory = options["package"]
     written = write_method(names[0], Path(directory) if directory else None)
     for path in written:

@@ -1,5 +1,6 @@
 """Write the generated pages of the documentation: methods, hooks, components, import graph."""
 
+import ast
 import inspect
 import json
 import sys
@@ -17,14 +18,34 @@ from import_graph import build_graph, find_cycles, read_sources  # noqa: E402
 
 from benchmarks.data import DATASETS  # noqa: E402
 from benchmarks.models import MODELS  # noqa: E402
-from methods.core import registry  # noqa: E402
-from methods.core.contract import Method  # noqa: E402
+from methods.core import params, registry  # noqa: E402
+from methods.core.contract import ClientPool, Diagnosis, Method, ServerState  # noqa: E402
 from methods.core.errors import format_value  # noqa: E402
 from methods.core.params import describe  # noqa: E402
 from methods.core.plugins import Registry  # noqa: E402
+from methods.core.task import (  # noqa: E402
+    Batch,
+    Client,
+    LocalTask,
+    Payload,
+    Reply,
+    RoundContext,
+    TaskSpec,
+)
 from noise import NOISE_MODELS  # noqa: E402
 from partition import PARTITIONERS  # noqa: E402
 
+OBJECTS = (LocalTask, Client, Batch, Payload, Reply, RoundContext, TaskSpec)
+OBJECTS += (ClientPool, ServerState, Diagnosis)
+PARAMETER_TYPES = {
+    "Positive": params.Positive,
+    "NonNegative": params.NonNegative,
+    "PositiveInt": params.PositiveInt,
+    "NonNegativeInt": params.NonNegativeInt,
+    "Fraction": params.Fraction,
+    "ProperFraction": params.ProperFraction,
+    "PositiveFraction": params.PositiveFraction,
+}
 SPEED = ROOT / "reports" / "reproductions" / "speed" / "speed.json"
 
 
@@ -102,8 +123,56 @@ def method_page(info: registry.MethodInfo) -> str:
 def hook_table() -> str:
     """All hooks of the contract, from their docstrings."""
     docs = {name: getattr(hook, "__doc__", None) or "" for name, hook in vars(Method).items()}
-    rows = [[f"`{name}`", *hook_facts(doc)] for name, doc in docs.items() if "Side: " in doc]
+    rows = [
+        [f"`{signature(getattr(Method, name))}`", *hook_facts(doc)]
+        for name, doc in docs.items()
+        if "Side: " in doc
+    ]
     return table(["Hook", "Purpose", "Side", "Called by", "May read"], rows)
+
+
+def signature(function: Any) -> str:
+    """Name and arguments of a function, without `self`."""
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    return f"{function.__name__}({', '.join(names)})"
+
+
+def object_section(cls: type) -> str:
+    """Fields and methods of a class that hooks receive or return, from its source."""
+    lines = inspect.getsource(cls).splitlines()
+    (tree,) = ast.parse("\n".join(lines)).body
+    assert isinstance(tree, ast.ClassDef)
+    rows = []
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            comment = lines[node.lineno - 1].partition("  # ")[2]
+            rows.append([f"`{node.target.id}`", f"`{ast.unparse(node.annotation)}`", comment])
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            summary = (ast.get_docstring(node) or "").partition("\n")[0]
+            returned = f"`{ast.unparse(node.returns)}`" if node.returns else ""
+            is_property = any(ast.unparse(mark) == "property" for mark in node.decorator_list)
+            arguments = ", ".join(argument.arg for argument in node.args.args[1:])
+            rest = f"*{node.args.vararg.arg}" if node.args.vararg else ""
+            call = f"({', '.join(filter(None, [arguments, rest]))})"
+            rows.append([f"`{node.name}{'' if is_property else call}`", returned, summary])
+    summary = (inspect.getdoc(cls) or "").partition("\n")[0]
+    members = table(["Member", "Type", "Meaning"], rows)
+    return f"## {cls.__name__}\n\n{summary}\n\n{members}"
+
+
+def hooks_page() -> str:
+    """The table of hooks, the objects that they use, and the types of parameters."""
+    types = [[f"`{name}`", describe(kind)] for name, kind in PARAMETER_TYPES.items()]
+    return "\n\n".join(
+        [
+            "# Hooks of a method",
+            "All names on this page are imported from `methods`.",
+            hook_table(),
+            *(object_section(cls) for cls in OBJECTS),
+            "## Types of parameters",
+            table(["Type", "Accepts"], types),
+        ]
+    )
 
 
 def hook_facts(docstring: str) -> list[str]:
@@ -174,7 +243,7 @@ def main() -> None:
         f"# Methods\n\n{table(['Method', 'Summary', 'Paper'], rows)}\n\n"
         f"```{{toctree}}\n:hidden:\n\n{names}\n```\n"
     )
-    (OUT / "hooks.md").write_text(f"# Hooks of a method\n\n{hook_table()}\n")
+    (OUT / "hooks.md").write_text(hooks_page() + "\n")
     (OUT / "components.md").write_text(components_page())
     (OUT / "import_graph.md").write_text(import_graph_page())
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         NonNegative,
         NonNegativeInt,
         Positive,
+        PositiveFraction,
         PositiveInt,
         ProperFraction,
         parameters,
@@ -37,10 +38,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Client", "ClientPool", "Diagnosis", "FedAvg", "FlatModel", "Fraction"]
 __all__ += ["LocalTask", "Method", "Models", "NonNegative", "NonNegativeInt", "Payload"]
-__all__ += ["Positive", "PositiveInt", "ProperFraction", "Reply", "RoundContext"]
+__all__ += [
+    "Positive",
+    "PositiveFraction",
+    "PositiveInt",
+    "ProperFraction",
+    "Reply",
+    "RoundContext",
+]
 __all__ += ["ServerState", "TaskSpec", "UserError", "invalid", "parameters", "register", "training"]
 
 _SOURCES = ("core.params", "core.errors", "core.task", "core.contract", "core.registry", "fedavg")
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

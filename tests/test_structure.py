@@ -130,7 +130,7 @@ print("IMPORTED", *sys.modules)
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     shown, _, modules = done.stdout.partition("IMPORTED ")
-    (line,) = (line for line in shown.splitlines() if line.strip().startswith("method="))
+    listed = shown.partition("method=  ")[2].partition("dataset=  ")[0]
     names = [info.name for info in registry.list_methods() if info.cls.__module__[:8] == "methods."]
-    assert set(names) <= set(line.split("=", 1)[1].replace("|", " ").split())
+    assert set(names) <= set(listed.replace("|", " ").split())
     assert {"torch", "numpy", "sklearn", "rich", "wandb"}.isdisjoint(modules.split())

@@ -132,7 +132,7 @@ def test_new_package_passes_the_contract_suite(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "missing NAME: set fln new-method NAME"),
+        ([], "missing NAME: fln new-method NAME"),
         (["Mine"], "invalid NAME='Mine': expected lower-case letters"),
         (["fedavg"], f"cannot write {ROOT / 'methods' / 'fedavg.py'}: it exists"),
         (["mine", "dir=x"], "unknown key dir"),
