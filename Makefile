@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 COVERAGE_FLOOR := 85
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help run smoke test check docs cluster slow data clean
+.PHONY: help run smoke test check docs cluster faults slow data clean
 
 help:
 	@echo "make run     install, then run a first sweep on a bundled dataset and print a results table"
@@ -13,6 +13,7 @@ help:
 	@echo "make check   formatting, lint and types only"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make cluster a sweep on a real Slurm of one node, with faults (minutes; needs Slurm and root)"
+	@echo "make faults  100 kills at random moments, faulty disks, other circumstances (minutes)"
 	@echo "make slow    learning checks on real data (many minutes)"
 	@echo "make data    download CIFAR-10, MNIST and Fashion-MNIST"
 	@echo "make smoke   the first sweep at smoke scale (seconds)"
@@ -55,6 +56,10 @@ test: $(VENV)/.tools check docs
 # Skipped with a reason without Slurm (apt-get install slurmctld slurmd slurm-client munge).
 cluster: $(VENV)/.tools
 	$(BIN)/python tests/cluster/slurm.py
+
+# The tests of full and read-only disks need root.
+faults: $(VENV)/.tools
+	$(BIN)/python -m pytest -m "faults or not faults" -s -o faulthandler_timeout=0 tests/faults
 
 slow: $(VENV)/.tools
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0

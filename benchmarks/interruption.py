@@ -13,13 +13,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from methods.core.errors import UserError
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CHECK_SECONDS = 0.5  # between two checks of a worker process
+MAX_LAUNCHES = 4  # of runs whose worker processes die
 NOTE = b"interrupted: the current round ends first; interrupt again to end at once\n"
 
 
@@ -97,6 +101,19 @@ def defer_signals_of_sweep() -> Iterator[Path]:
             raise
         finally:
             _State.stop_file = None
+
+
+def launch_until_done(launch: Callable[[], None]) -> None:
+    """Launch runs, and again if a worker process dies. `launch` starts the unfinished runs."""
+    for _ in range(MAX_LAUNCHES):
+        try:
+            return launch()
+        except BrokenExecutor:
+            raise_if_requested()
+    raise UserError(
+        f"cannot finish the runs: worker processes died {MAX_LAUNCHES} times (killed or out of "
+        "memory); rerun the same command to go on"
+    )
 
 
 def serve_sweep(parent: int, stop_file: Path) -> None:

@@ -316,8 +316,6 @@ class Run:
         """Write the learning curve, the journal and the record."""
         self._require_lease()
         run_dir = self.config.run_dir
-        if status != "failed":  # A failed run can resume from its checkpoint.
-            self.checkpoint.delete()
         self._write_curve()
         if self.journal:
             files.write_journal(run_dir / files.JOURNAL_FILE, self.journal)
@@ -347,6 +345,8 @@ class Run:
             ),
         )
         write_record(run_dir, record)
+        if status != "failed":  # A failed run can resume from its checkpoint.
+            self.checkpoint.delete()
         return record
 
 

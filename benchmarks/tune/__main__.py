@@ -95,6 +95,7 @@ def _run(options: Options, command: str) -> int:
 
 def _tune(studies: "Sequence[Study]", jobs: int, options: Options, command: str) -> int:
     """Run all trials and write the data. Returns exit code 1 if a run failed."""
+    from benchmarks.interruption import launch_until_done
     from benchmarks.loop.preflight import validate_runs
     from benchmarks.tune.data import write_tuned
     from benchmarks.tune.execution import execute_studies
@@ -109,7 +110,7 @@ def _tune(studies: "Sequence[Study]", jobs: int, options: Options, command: str)
     validate_runs([run for study in studies for run in study.pending()])
     for study in studies:
         study.start()
-    execute_studies(studies, jobs, finish)
+    launch_until_done(partial(execute_studies, studies, jobs, finish))
     return 1 if any(study.failed or study.best is None for study in studies) else 0
 
 

@@ -3,7 +3,6 @@
 import os
 import traceback
 from collections.abc import Mapping, Sequence
-from concurrent.futures import BrokenExecutor
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,6 @@ from omegaconf import DictConfig, OmegaConf
 
 if TYPE_CHECKING:
     from benchmarks.config.sweep import PlannedRun
-
-MAX_LAUNCHES = 4  # of the runs of a sweep whose worker processes die
 
 
 class CheckedSweeper(Sweeper):
@@ -80,31 +77,26 @@ class CheckedSweeper(Sweeper):
 
     def _launch(self, runs: "Sequence[PlannedRun]") -> None:
         """Launch runs, and the unfinished ones again if a worker process of the launcher dies."""
-        from benchmarks.interruption import defer_signals_of_sweep, raise_if_requested, serve_sweep
+        from benchmarks.interruption import defer_signals_of_sweep, launch_until_done, serve_sweep
         from benchmarks.terminal.run_tables import finished_run_ids
-        from methods.core.errors import UserError
 
         assert self.launcher is not None
+        launcher = self.launcher
+
+        def launch() -> None:
+            finished = finished_run_ids(runs)
+            pending = [run.overrides for run in runs if run.config.run_id not in finished]
+            try:
+                jobs = launcher.launch(pending, initial_job_idx=0)
+            except Exception as error:
+                raise _explain_launch(error) or error from error
+            for job in jobs:
+                job.return_value  # noqa: B018 - raises the exception of a failed job
+
         with defer_signals_of_sweep() as stop_file:
             if options := self._joblib_options():
                 options |= {"initializer": serve_sweep, "initargs": (os.getpid(), stop_file)}
-            for _ in range(MAX_LAUNCHES):
-                try:
-                    jobs = self.launcher.launch([run.overrides for run in runs], initial_job_idx=0)
-                except BrokenExecutor:
-                    raise_if_requested()
-                    finished = finished_run_ids(runs)
-                    runs = [run for run in runs if run.config.run_id not in finished]
-                    continue
-                except Exception as error:
-                    raise _explain_launch(error) or error from error
-                for job in jobs:
-                    job.return_value  # noqa: B018 - raises the exception of a failed job
-                return
-        raise UserError(
-            f"cannot finish the sweep: worker processes died {MAX_LAUNCHES} times (killed or out "
-            f"of memory); {len(runs)} runs are left, rerun the same command to go on"
-        )
+            launch_until_done(launch)
 
 
 def _explain_launch(error: Exception) -> Exception | None:

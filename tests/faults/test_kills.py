@@ -1,0 +1,307 @@
+"""Kills at random moments: the same command goes on, and its records equal those of a whole run.
+
+A chain is a command that is killed once with every signal and repeated after every kill. Two chains
+here, 100 kills with `make faults`.
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from process_helpers import ROOT, descendants
+from rich.console import Console
+from rich.table import Table
+from run_helpers import read_reproducible
+
+from benchmarks.run import main as run_main
+from benchmarks.tune.__main__ import main as tune_main
+from methods.core.machine import available_cores
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+METHODS = ("fedavg", "fedcorr", "lsg", "feddyn", "rofl", "coteaching")
+EXECUTORS = ("serial", "processes")
+COMMANDS = {  # module and arguments; runs_dir is added
+    "run": ("benchmarks.run", "seed=1"),
+    "sweep": ("benchmarks.run", "-m seed=1,2"),
+    "joblib": ("benchmarks.run", "-m seed=1,2 hydra/launcher=joblib hydra.launcher.n_jobs=2"),
+    "tune": ("benchmarks.tune", "trials=2 jobs=2"),
+}
+VICTIMS = {  # processes that get the signal; `all` is what a terminal does
+    "run": ("command", "all", "worker"),
+    "sweep": ("command", "all"),
+    "joblib": ("command", "all", "worker"),
+    "tune": ("command", "all", "worker"),
+}
+SMOKE = "scale=smoke budget.participations=48 checkpoint.every_seconds=0".split()
+END_SECONDS = 5.0  # in which all processes of a killed command end
+MARK = "FLN_TEST_CHAIN"  # variable in the environment of all processes of a chain
+SLOW_DISK = Path(__file__).parent / "slow_disk"  # lengthens the time in which a file is written
+
+
+@dataclass
+class Kill:
+    """A kill and what was seen."""
+
+    victim: str
+    signal: signal.Signals
+    moment: str
+    seconds: float = 0.0  # until no process was left
+    wrote: bool = False  # the kill left a file that was being written
+
+    def __str__(self) -> str:
+        return f"{self.signal.name} to {self.victim} at {self.moment}"
+
+
+@dataclass
+class Chain:
+    """A command, its kills and its directory."""
+
+    number: int
+    command: str
+    method: str
+    executor: str
+    folder: Path
+    reference: Path
+    kills: list[Kill] = field(default_factory=list)
+    records: int = 0  # that were compared
+    equal: int = 0
+    resumptions: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(f"{self.number} {self.command}")
+        self.mark = f"{self.folder.name}-{os.getpid()}"
+
+    def __str__(self) -> str:
+        kills = "; ".join(map(str, self.kills))
+        return f"chain {self.number} ({self.command} {self.method} {self.executor}): {kills}"
+
+    def execute(self, signals: int) -> "Chain":
+        """Kill the command with `signals` signals, and let it finish."""
+        try:
+            for number in self.random.sample(SIGNALS, signals):
+                victim = self.random.choice(VICTIMS[self.command])
+                if victim == "worker" and self.command == "run" and self.executor != "processes":
+                    victim = "command"
+                moment = self.random.choice(["start", "round", "round", "write"])
+                self._kill(Kill(victim, number, moment))
+            self._finish()
+        except Exception as error:
+            self.problems.append(f"{self}: {type(error).__name__}: {error}")
+        return self
+
+    def _kill(self, kill: Kill) -> None:
+        """Start the command until the moment of the kill comes before its end."""
+        self.kills.append(kill)
+        while True:
+            process = self._start(slow=kill.moment == "write")
+            target = self._wait_for_moment(kill, process)
+            if target is not None:
+                break
+            self._check_end(process)
+        try:
+            (os.killpg if kill.victim == "all" else os.kill)(target, kill.signal)
+        except ProcessLookupError:
+            pass  # It has just ended.
+        if kill.victim == "worker":  # The command itself goes on.
+            self._check_end(process)
+            return
+        killed = time.monotonic()
+        _, error = process.communicate(timeout=60)
+        while left := self._processes():
+            assert time.monotonic() < killed + 60, f"still running after 60 s: {left}"
+            time.sleep(0.02)
+        kill.seconds = time.monotonic() - killed
+        kill.wrote = any(self.folder.rglob(".*.partial"))
+        self._require(kill.seconds < END_SECONDS, f"processes were left for {kill.seconds:.1f} s")
+        expected = (-kill.signal, 128 + kill.signal, 0)
+        self._require(process.returncode in expected, f"exit code {process.returncode}: {error}")
+        if process.returncode != -signal.SIGINT:  # Before the command has begun, Python prints one.
+            self._require("Traceback" not in error, error)
+
+    def _wait_for_moment(self, kill: Kill, process: "subprocess.Popen[str]") -> int | None:
+        """The process to kill; None if the command has ended before."""
+        logged, count = self._logged_lines(), self.random.randint(1, 6)
+        delay, started = self.random.uniform(0, 0.2), time.monotonic()
+        startup = self.random.uniform(0, 3)
+        conditions: dict[str, Callable[[], bool]] = {
+            "start": lambda: time.monotonic() > started + startup,
+            "round": lambda: self._logged_lines() >= logged + count,
+            "write": lambda: self._counts_writes(count),
+        }
+        self._writes: set[tuple[str, int]] = set()
+        while process.poll() is None:
+            workers = self._workers(process.pid) if kill.victim == "worker" else [process.pid]
+            if conditions[kill.moment]() and workers:
+                if kill.moment == "round":
+                    time.sleep(delay)
+                return self.random.choice(workers) if kill.victim == "worker" else process.pid
+            time.sleep(0.002)
+        return None
+
+    def _counts_writes(self, count: int) -> bool:
+        """True while the file is written that is the `count`-th one since the start."""
+        seen = False
+        for path in self.folder.glob("runs/**/.*.partial"):
+            try:
+                self._writes.add((path.name, path.stat().st_ino))
+                seen = True
+            except FileNotFoundError:
+                continue
+        return seen and len(self._writes) >= count
+
+    def _workers(self, pid: int) -> list[int]:
+        """Worker processes of executors and launchers."""
+        found = []
+        for child in descendants(pid):
+            try:
+                command = Path(f"/proc/{child}/cmdline").read_text()
+            except OSError:
+                continue
+            if "resource_tracker" not in command and command:
+                found.append(child)
+        return found
+
+    def _logged_lines(self) -> int:
+        logs = self.folder.glob("runs/**/log.txt")
+        return sum(path.read_bytes().count(b" accuracy ") for path in logs)
+
+    def _finish(self) -> None:
+        """Repeat the command until it is done."""
+        self._check_end(self._start())
+
+    def _start(self, slow: bool = False) -> "subprocess.Popen[str]":
+        module, arguments = COMMANDS[self.command]
+        command = [sys.executable, "-m", module, *arguments.split(), *SMOKE]
+        command += [f"method={self.method}", f"executor={self.executor}"]
+        command += [f"runs_dir={self.folder / 'runs'}"]
+        if self.executor != "serial":
+            command.append("executor.workers=2")
+        if self.command == "tune":
+            command.append(f"tuned={self.folder / 'tuned'}")
+        environment = {**os.environ, MARK: self.mark}
+        if slow:
+            environment["PYTHONPATH"] = str(SLOW_DISK)
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def _processes(self) -> list[int]:
+        """Running processes of this chain."""
+        found, mark = [], f"{MARK}={self.mark}\0".encode()
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (path / "environ").read_bytes():
+                    found.append(int(path.name))
+            except OSError:
+                continue
+        return found
+
+    def _check_end(self, process: "subprocess.Popen[str]") -> None:
+        """A command that ends by itself: compare its records and delete them."""
+        output, error = process.communicate(timeout=300)
+        self._require(process.returncode == 0, f"exit code {process.returncode}: {error}{output}")
+        self._require("Traceback" not in error, error)
+        runs = {path.parent for path in self.folder.glob("runs/**/record.json")}
+        self._require(
+            len(runs) == {"run": 1, "sweep": 2, "joblib": 2, "tune": 4}[self.command],
+            f"{len(runs)} records",
+        )
+        for run in runs:
+            whole = self.reference / run.relative_to(self.folder)
+            same = read_reproducible(run) == read_reproducible(whole)
+            self._require(same, f"{run.name} differs from the whole run")
+            self.records += 1
+            self.equal += same
+            self.resumptions += (run / "log.txt").read_text().count("resuming from round")
+        for path in self.folder.glob("tuned/**/*.yaml"):
+            whole = self.reference / path.relative_to(self.folder)
+            self._require(read_tuned(path) == read_tuned(whole), f"{path.name} differs")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _require(self, condition: bool, problem: str) -> None:
+        if not condition:
+            self.problems.append(f"{self}: {problem}")
+
+
+def read_tuned(path: Path) -> Any:
+    return yaml.safe_load(path.read_text()) | {"command": ""}
+
+
+def write_reference(folder: Path, methods: str, tune: bool) -> Path:
+    """Records of uninterrupted runs, one after the other in this process."""
+    options = [*SMOKE, f"method={methods}", "executor=serial", f"runs_dir={folder / 'runs'}"]
+    assert run_main(["-m", "seed=1,2", *options]) == 0
+    if tune:
+        assert tune_main(["trials=2", *options, f"tuned={folder / 'tuned'}"]) == 0
+    return folder
+
+
+def summarize(chains: list[Chain]) -> Table:
+    table = Table(title=f"{sum(len(chain.kills) for chain in chains)} kills")
+    columns = ("command", "executor", "chains", *(number.name for number in SIGNALS))
+    columns += ("while writing", "records", "equal", "resumed", "last process [s]")
+    for name in columns:
+        table.add_column(name)
+    for key in dict.fromkeys((chain.command, chain.executor) for chain in chains):
+        rows = [chain for chain in chains if (chain.command, chain.executor) == key]
+        kills = [kill for chain in rows for kill in chain.kills]
+        signals = Counter(kill.signal for kill in kills)
+        values = [*key, len(rows), *(signals[number] for number in SIGNALS)]
+        values += [sum(kill.wrote for kill in kills), sum(chain.records for chain in rows)]
+        values += [sum(chain.equal for chain in rows), sum(chain.resumptions for chain in rows)]
+        values += [f"{max(kill.seconds for kill in kills):.1f}"]
+        table.add_row(*map(str, values))
+    return table
+
+
+def run_chains(chains: list[Chain], signals: int) -> None:
+    with ThreadPoolExecutor(available_cores()) as pool:
+        finished = list(pool.map(lambda chain: chain.execute(signals), chains))
+    Console(width=160).print(summarize(finished))
+    problems = [problem for chain in finished for problem in chain.problems]
+    assert not problems, "\n".join(problems)
+
+
+def test_few_kills(tmp_path: Path) -> None:
+    reference = write_reference(tmp_path / "whole", "fedcorr", tune=False)
+    commands = [("run", "processes"), ("joblib", "serial")]
+    run_chains(
+        [
+            Chain(number, command, "fedcorr", executor, tmp_path / str(number), reference)
+            for number, (command, executor) in enumerate(commands)
+        ],
+        signals=2,
+    )
+
+
+@pytest.mark.faults
+def test_hundred_kills(tmp_path: Path) -> None:
+    reference = write_reference(tmp_path / "whole", ",".join(METHODS), tune=True)
+    chains = [
+        Chain(4 * i + k, command, method, EXECUTORS[(i + k) % 2], tmp_path / f"{i}{k}", reference)
+        for i, method in enumerate(METHODS)
+        for k, command in enumerate(COMMANDS)
+    ]
+    executor = "ray" if find_spec("ray") else "processes"
+    chains.append(Chain(24, "run", "lsg", executor, tmp_path / "ray", reference))
+    run_chains(chains, signals=4)
