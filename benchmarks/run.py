@@ -50,6 +50,10 @@ def run_from_config(config: "RunConfig") -> "Record | None":
         line = status_line(record)
     except RunLeasedError as error:
         line = f"skipped: {error}"
+    except OSError as error:
+        error.filename = error.filename or str(config.run_dir)
+        tracker.report(f"stopped: {cannot_use(error)}")
+        raise
     finally:
         tracker.close()
     tracker.report(line)

@@ -14,11 +14,14 @@ ROOT = Path(__file__).parent.parent
 started: list[subprocess.Popen[str]] = []
 
 
-def start_command(*arguments: str, module: str = "benchmarks.run") -> subprocess.Popen[str]:
+def start_command(
+    *arguments: str, module: str = "benchmarks.run", **environment: str
+) -> subprocess.Popen[str]:
     """Start `python -m MODULE ...` in a process group of its own."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
+        env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

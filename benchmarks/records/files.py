@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,17 @@ def atomic_write(path: Path, data: bytes) -> None:
     """Write to a temporary file, fsync, then rename. The next write overwrites a leftover file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.partial")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        error.filename = str(path)  # A full disk is reported without one.
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def redact_home(value: Any) -> Any:

@@ -143,7 +143,7 @@ def _require_stale(leases: list[LeaseInfo]) -> None:
 
 def _read_leases(run_dir: Path, now: float | None = None) -> list[LeaseInfo]:
     found = []
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         for entry in os.scandir(run_dir):
             if entry.name.startswith(PREFIX) and entry.name.removeprefix(PREFIX).isdecimal():
                 now = file_system_time(run_dir) if now is None else now

@@ -167,7 +167,7 @@ def read_record(run_dir: Path) -> Record | None:
     path = run_dir / RECORD_FILE
     try:
         return Record.model_validate_json(_rename_old_keys(path.read_bytes()))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         reason = str(error.strerror)

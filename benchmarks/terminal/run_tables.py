@@ -90,7 +90,8 @@ def print_planned_runs(runs: Sequence[PlannedRun], finished: set[str]) -> None:
 def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
     """Print one row per run, and the reasons of unsuccessful runs.
 
-    `finished` are the runs that an earlier command completed. Returns exit code 1 if a run failed.
+    `finished` are the runs that an earlier command completed. Returns exit code 1 if a run
+    failed or stopped.
     """
     keys = _varied_keys(runs)
     counts = {"done": 0, "diverged": 0, "failed": 0, "skipped": 0}
@@ -100,7 +101,7 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
     references = find_references(filter(None, records.values()))
     for overrides, config in runs:
         record = records[config.run_id]
-        status = record.status if record else "running elsewhere"
+        status, reason = (record.status, record.reason) if record else _describe_unfinished(config)
         if config.run_id in finished:
             counts["skipped"] += 1
             shown = f"{status} (earlier)"
@@ -108,9 +109,8 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
             counts[status] = counts.get(status, 0) + 1
             shown = status
             if status != "done":
-                log = config.run_dir / LOG_FILE
-                reason = f"{record.reason} ({log})" if record else _describe_unfinished(config)
-                reasons.append(f"{run_label(overrides)}: {status}: {reason}")
+                log = f" ({config.run_dir / LOG_FILE})" if record else ""
+                reasons.append(f"{run_label(overrides)}: {status}: {reason}{log}")
         values = dict(text.split("=", 1) for text in overrides) | {"labels": config.labels}
         results = _result_columns(record, references.get(config.run_id))
         rows.append([*(values.get(key, "") for key in keys), shown, *results])
@@ -133,14 +133,14 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
         console.print(REPAIRED_NOTE, soft_wrap=True)
     for line in reasons:
         console.print(line, soft_wrap=True)
-    return 1 if counts["failed"] else 0
+    return 1 if counts["failed"] or "stopped" in counts else 0
 
 
 def print_run_summary(config: RunConfig, is_earlier: bool) -> int:
     """Print the summary of one run. Returns exit code 1 unless its status is `done`."""
     record = read_record(config.run_dir)
     if record is None:
-        raise UserError(f"cannot execute {config.run_dir}: {_describe_unfinished(config)}")
+        raise UserError(f"cannot execute {config.run_dir}: {_describe_unfinished(config)[1]}")
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_row("run", run_title(config))
     choices = protocol_caption([(config.protocol, config.hyperparameters, config.method.name)])
@@ -154,12 +154,12 @@ def print_run_summary(config: RunConfig, is_earlier: bool) -> int:
     return 0 if record.status == "done" else 1
 
 
-def _describe_unfinished(config: RunConfig) -> str:
-    """Why a run that was to be executed has no record."""
+def _describe_unfinished(config: RunConfig) -> tuple[str, str]:
+    """Status of a run that was to be executed and has no record, and what to do."""
     lease = read_lease(config.run_dir)
     if lease is None or lease.is_stale:
-        return "it was running elsewhere and has stopped; rerun the same command"
-    return f"it is running on {lease.holder}; wait until it has finished"
+        return "stopped", "no record was written; rerun the same command"
+    return "running elsewhere", f"it is running on {lease.holder}; wait until it has finished"
 
 
 def _summary_rows(record: Record) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,11 @@ class Tracker:
             self._progress.stop()
 
     def log(self, text: str) -> None:
-        """Write a line to the log."""
-        self.run_dir.mkdir(parents=True, exist_ok=True)
-        with open(self.run_dir / LOG_FILE, "a") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {redact_home(text)}\n")
+        """Write a line to the log. A disk that cannot be written stops a run elsewhere."""
+        with suppress(OSError):
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            with open(self.run_dir / LOG_FILE, "a") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {redact_home(text)}\n")
 
     def report(self, text: str) -> None:
         """Write a line to the log and to the terminal."""

@@ -24,6 +24,7 @@ class CheckedSweeper(Sweeper):
 
     def __init__(self, params: Mapping[str, str] | None = None):
         self._params = dict(params or {})
+        self._disk_errors: list[OSError] = []  # They do not end the other runs.
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -48,6 +49,8 @@ class CheckedSweeper(Sweeper):
         self._joblib_options()
         sweeps = [*(f"{key}={value}" for key, value in self._params.items()), *arguments]
         code = execute_runs(plan_runs(sweeps, composer), self._launch, print_results_table)
+        for error in self._disk_errors[:1]:
+            raise error
         if code:
             raise SystemExit(code)
 
@@ -91,7 +94,10 @@ class CheckedSweeper(Sweeper):
             except Exception as error:
                 raise _explain_launch(error) or error from error
             for job in jobs:
-                job.return_value  # noqa: B018 - raises the exception of a failed job
+                if isinstance(job._return_value, OSError):
+                    self._disk_errors.append(job._return_value)
+                else:
+                    job.return_value  # noqa: B018 - raises the exception of a failed job
 
         with defer_signals_of_sweep() as stop_file:
             if options := self._joblib_options():

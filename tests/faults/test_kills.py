@@ -9,7 +9,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
-from process_helpers import ROOT, descendants
+from process_helpers import descendants, start_command
 from rich.console import Console
 from rich.table import Table
 from run_helpers import read_reproducible
@@ -101,6 +100,7 @@ class Chain:
             self._finish()
         except Exception as error:
             self.problems.append(f"{self}: {type(error).__name__}: {error}")
+        print(self, "FAILED" if self.problems else "done", flush=True)
         return self
 
     def _kill(self, kill: Kill) -> None:
@@ -185,25 +185,14 @@ class Chain:
 
     def _start(self, slow: bool = False) -> "subprocess.Popen[str]":
         module, arguments = COMMANDS[self.command]
-        command = [sys.executable, "-m", module, *arguments.split(), *SMOKE]
-        command += [f"method={self.method}", f"executor={self.executor}"]
-        command += [f"runs_dir={self.folder / 'runs'}"]
+        options = [*arguments.split(), *SMOKE, f"method={self.method}"]
+        options += [f"executor={self.executor}", f"runs_dir={self.folder / 'runs'}"]
         if self.executor != "serial":
-            command.append("executor.workers=2")
+            options.append("executor.workers=2")
         if self.command == "tune":
-            command.append(f"tuned={self.folder / 'tuned'}")
-        environment = {**os.environ, MARK: self.mark}
-        if slow:
-            environment["PYTHONPATH"] = str(SLOW_DISK)
-        return subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+            options.append(f"tuned={self.folder / 'tuned'}")
+        slow_disk = {"PYTHONPATH": str(SLOW_DISK)} if slow else {}
+        return start_command(*options, module=module, **{MARK: self.mark}, **slow_disk)
 
     def _processes(self) -> list[int]:
         """Running processes of this chain."""
