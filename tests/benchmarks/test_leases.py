@@ -204,3 +204,17 @@ def test_lease_of_a_killed_command_is_no_obstacle(
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     assert main(command) == 0 and not list(config.run_dir.glob(".lease.*"))
+
+
+def test_lease_of_a_lost_machine_is_an_obstacle_until_it_is_stale(
+    configure: Callable[..., RunConfig],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = configure("budget.participations=8")
+    command = ["scale=smoke", "executor=serial", "budget.participations=8"]
+    command += [f"runs_dir={config.runs_dir}"]
+    write_lease(config.run_dir, age=2.0)
+    assert main(command) == 2 and "is running on node7" in capsys.readouterr().err
+    monkeypatch.setattr(lease_module, "STALE_SECONDS", 1.0)
+    assert main(command) == 0 and not list(config.run_dir.glob(".lease.*"))
