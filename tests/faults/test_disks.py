@@ -1,4 +1,7 @@
-"""Faulty disks: one line, finished runs are kept, and the same command goes on afterwards."""
+"""Faulty disks: one line, finished runs are kept, and the same command goes on afterwards.
+
+Some of the tests run with `make faults` only.
+"""
 
 import os
 import subprocess
@@ -86,7 +89,7 @@ def assert_equal(runs: Path, whole: Path, seeds: str) -> None:
         assert read_reproducible(found) == read_reproducible(expected)
 
 
-@pytest.mark.parametrize("round", [1, 2])
+@pytest.mark.parametrize("round", [pytest.param(1, marks=pytest.mark.faults), 2])
 def test_disk_that_is_full_in_the_middle_of_a_run(
     round: int, disk: Path, whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,7 +106,7 @@ def test_disk_that_is_full_in_the_middle_of_a_run(
     assert_equal(disk / "runs", whole, "1")
 
 
-@pytest.mark.parametrize("fault", ["full", "read-only"])
+@pytest.mark.parametrize("fault", [pytest.param("full", marks=pytest.mark.faults), "read-only"])
 def test_sweep_keeps_its_finished_runs(
     fault: str, disk: Path, whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,6 +132,7 @@ def test_sweep_keeps_its_finished_runs(
     assert_equal(runs, whole, "123")
 
 
+@pytest.mark.faults
 def test_disk_that_cannot_be_written_from_the_start(
     disk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
