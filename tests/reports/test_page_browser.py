@@ -262,6 +262,15 @@ def test_address_restores_the_view(page, address):
     assert one(page, "[aria-sort] button").get_attribute("data-sort") == "final"
 
 
+def test_mean_curve_interpolates_between_evaluations(page):
+    """Seeds may be evaluated at different numbers of participations."""
+    script = """return meanCurve([
+        {x: [0, 10], y: [0, 10], participations: [0, 10]},
+        {x: [0, 5, 12], y: [2, 7, 14], participations: [0, 5, 12]}])"""
+    found = page.execute_script(script)
+    assert found["x"] == [0, 5, 10] and found["y"] == [1, 6, 11]
+
+
 @pytest.mark.parametrize("width", [390, 320, 1024])
 def test_no_horizontal_scrolling(page, width):
     resize(page, width, 844)

@@ -32,15 +32,25 @@ function accuracyCurve(run, cost) {
   };
 }
 
-/** Mean and sample standard deviation over seeds, at the evaluations that all runs have. */
+/** Point of a curve at a number of participations, by linear interpolation. */
+function pointAt({ x, y, participations }, count) {
+  const next = participations.findIndex((value) => value >= count);
+  const last = Math.max(next - 1, 0);
+  const width = participations[next] - participations[last];
+  const part = width ? (count - participations[last]) / width : 0;
+  return { x: x[last] + part * (x[next] - x[last]), y: y[last] + part * (y[next] - y[last]) };
+}
+
+/** Mean and sample standard deviation over seeds, where all runs have evaluations before and after. */
 function meanCurve(curves) {
   if (curves.length === 1) return curves[0];
-  const tables = curves.map(({ x, y, participations }) =>
-    new Map(participations.map((count, index) => [count, { x: x[index], y: y[index] }])));
-  const shared = curves[0].participations.filter((count) => tables.every((table) => table.has(count)));
+  const counts = curves.map(({ participations }) => participations);
+  const first = Math.max(...counts.map((list) => list[0]));
+  const last = Math.min(...counts.map((list) => list.at(-1)));
+  const shared = [...new Set(counts.flat())].filter((count) => count >= first && count <= last);
   const found = { x: [], y: [], low: [], high: [] };
-  for (const count of shared) {
-    const points = tables.map((table) => table.get(count));
+  for (const count of shared.sort((one, two) => one - two)) {
+    const points = curves.map((curve) => pointAt(curve, count));
     const mean = sum(points.map(({ y }) => y)) / points.length;
     const std = Math.sqrt(sum(points.map(({ y }) => (y - mean) ** 2)) / (points.length - 1));
     found.x.push(sum(points.map(({ x }) => x)) / points.length);
