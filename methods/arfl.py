@@ -15,7 +15,7 @@ class ARFLParams:
     delta: Fraction = 0.1  # delta, values with less confidence are replaced by the fitted line
 
 
-@register(family="aggregation", paper="Fu et al., arXiv:1912.11464")
+@register(family="aggregation", paper="Fu et al., arXiv:1912.11464", static_step=True)
 class ARFL(FedAvg):
     """FedAvg with models weighted by their residuals, independent of client sizes.
 

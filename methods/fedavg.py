@@ -16,7 +16,7 @@ from methods.toolkit.aggregation import weighted_mean
 from methods.toolkit.losses import cross_entropy
 
 
-@register(family="baseline", paper="McMahan et al., AISTATS 2017")
+@register(family="baseline", paper="McMahan et al., AISTATS 2017", static_step=True)
 class FedAvg(Method):
     """Sample-weighted averaging of locally trained models.
 

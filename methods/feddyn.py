@@ -29,7 +29,7 @@ class FedDynState(ServerState):
     mean_model: Tensor  # unweighted mean of the last cohort's models
 
 
-@register(family="regularization", paper="Acar et al., ICLR 2021")
+@register(family="regularization", paper="Acar et al., ICLR 2021", static_step=True)
 class FedDyn(FedAvg):
     """Local losses with a linear and a quadratic term that align local optima with the global one.
 

@@ -15,7 +15,7 @@ class FedProxParams:
     form: Literal["squared", "norm"] = "squared"  # squared: (mu/2)|w - w_t|^2; norm: mu|w - w_t|
 
 
-@register(family="regularization", paper="Li et al., MLSys 2020")
+@register(family="regularization", paper="Li et al., MLSys 2020", static_step=True)
 class FedProx(FedAvg):
     """FedAvg with a proximal term that keeps local weights w close to the received weights w_t.
 

@@ -8,7 +8,7 @@ from methods.fedavg import FedAvg
 from methods.toolkit.aggregation import coordinate_median
 
 
-@register(family="aggregation", paper="Yin et al., ICML 2018")
+@register(family="aggregation", paper="Yin et al., ICML 2018", static_step=True)
 class Median(FedAvg):
     """FedAvg with the median of each coordinate as aggregation, independent of client sizes.
 

@@ -22,7 +22,7 @@ class PoCParams:
     weighting: Literal["plain", "samples"] = "plain"  # plain: unweighted mean; samples: as FedAvg
 
 
-@register(family="selection", paper="Cho et al., AISTATS 2022")
+@register(family="selection", paper="Cho et al., AISTATS 2022", static_step=True)
 class PoC(FedAvg):
     """FedAvg with a biased cohort: the clients with the largest loss among random candidates.
 

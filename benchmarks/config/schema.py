@@ -93,6 +93,7 @@ class ExecutorConfig:
     resources: WorkerResources = WorkerResources()
     device: str = "auto"
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    cuda_graph: bool = False
 
     @model_validator(mode="after")
     def _check_device(self) -> "ExecutorConfig":

@@ -19,12 +19,13 @@ class Images(Protocol):
     """The images of one split, by index."""
 
     shape: Shape  # of the model's input
+    stored_shape: Shape  # of the images that `fetch` returns
     in_memory: bool
 
     def __len__(self) -> int: ...
 
     def fetch(self, index: Tensor) -> Tensor:
-        """Return uint8 images (len(index), C, H', W'). Decoded files can be larger than `shape`."""
+        """Return uint8 images (len(index), *stored_shape). Files can be larger than `shape`."""
         ...
 
 
@@ -35,7 +36,7 @@ class MemoryImages:
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        self.shape: Shape = (tensor.shape[1], tensor.shape[2], tensor.shape[3])
+        self.shape = self.stored_shape = (tensor.shape[1], tensor.shape[2], tensor.shape[3])
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -58,6 +59,7 @@ class FileImages:
         self, root: Path, paths: Sequence[str], shape: Shape, size: int, keep_aspect: bool
     ) -> None:
         self.root, self.shape, self.size, self.keep_aspect = root, shape, size, keep_aspect
+        self.stored_shape = (3, size, size)
         # One array of bytes instead of a million strings, so that forked workers share its memory.
         self._paths = np.array([os.fsencode(path) for path in paths])
 

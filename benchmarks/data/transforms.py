@@ -24,8 +24,6 @@ from torch.nn import functional
 
 from benchmarks.data.registry import VIEWS, Augmentation, Shape, Statistics
 
-# Views that are exact on every device. The others round colors and pixels, so the host makes them.
-DEVICE_VIEWS = ("plain", "train")
 CropsAndFlips = list[Tensor]  # rows and columns of the crops, and flips; each only if random
 
 

@@ -4,11 +4,11 @@ import pickle
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from benchmarks.executors.serialization import dumps
-from benchmarks.federation.tasks import ClientTask, Task
+from benchmarks.federation.tasks import ClientTask, Task, client_of
 from benchmarks.federation.worker import WorkerContext
 from methods.core.contract import DivergenceError
 
@@ -64,25 +64,32 @@ class PoolExecutor(ABC, Generic[W]):
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         results: list[Any] = [None] * len(tasks)
-        waiting = list(range(len(tasks)))[::-1]
+        waiting = set(range(len(tasks)))
         deaths: Counter[int] = Counter()
         running: dict[W, int] = {}
+        reserved: dict[W, int] = {}  # the worker reads the images of this task ahead
         failure: Exception | None = None
         while waiting or running:
             for worker in self._pool:
                 if waiting and worker not in running:
-                    running[worker] = waiting.pop()
-                    worker.send(dumps(tasks[running[worker]]))
+                    number = _choose(waiting, reserved.pop(worker, -1), reserved.values())
+                    running[worker], following = number, number + self.workers
+                    next_client = None
+                    if following in waiting:
+                        reserved[worker], next_client = following, client_of(tasks[following])
+                    worker.send(dumps((tasks[number], next_client)))
             for worker in self._wait(list(running)):
                 number = running.pop(worker)
                 try:
                     results[number] = pickle.loads(worker.receive())
                 except WorkerDiedError as death:
                     deaths[number] += 1
+                    reserved.pop(worker, None)
                     self._replace(worker, tasks[number], deaths[number], death)
-                    waiting.append(number)
+                    waiting.add(number)
                 if isinstance(results[number], Exception):
-                    failure, waiting = results[number], []
+                    failure = results[number]
+                    waiting.clear()
         if failure is not None:
             raise failure
         return results
@@ -100,10 +107,17 @@ class PoolExecutor(ABC, Generic[W]):
         self._start_worker()
 
 
-def reply_to(task: bytes, context: WorkerContext) -> bytes:
+def _choose(waiting: set[int], own: int, reserved: Collection[int]) -> int:
+    """Take the task that a worker has prepared, or one that no worker has, or the first one."""
+    number = own if own in waiting else min(waiting.difference(reserved) or waiting)
+    waiting.remove(number)
+    return number
+
+
+def reply_to(message: bytes, context: WorkerContext) -> bytes:
     """Execute a task in a worker. Returns the result or the exception."""
     try:
-        return dumps(context.execute(pickle.loads(task)))
+        return dumps(context.execute(*pickle.loads(message)))
     except DivergenceError as error:
         return dumps(error)
     except Exception as error:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.federation.tasks import Task
+from benchmarks.federation.tasks import Task, client_of
 from benchmarks.federation.transfer import Border
 from benchmarks.federation.worker import WorkerContext
 
@@ -19,12 +19,11 @@ class SerialExecutor:
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         border = Border(self.context.device)
-        results = []
-        for number, task in enumerate(tasks):
-            for following in tasks[number + 1 : number + 2]:
-                self.context.read_ahead(following)
-            results.append(self.context.execute(task, border))
-        return results
+        following = [*map(client_of, tasks[1:]), None]
+        return [
+            self.context.execute(task, next_client, border)
+            for task, next_client in zip(tasks, following, strict=False)
+        ]
 
     def close(self) -> None:
         pass

@@ -14,6 +14,7 @@ from benchmarks.data.images import MemoryImages
 from benchmarks.federation.client import ImageSplit
 from benchmarks.federation.transfer import HOST
 from methods.core.errors import invalid
+from methods.core.machine import process_memory_mb
 
 # Part of the free memory of a device that the images may take.
 IMAGES_SHARE = 0.5
@@ -29,6 +30,7 @@ class DeviceReport:
     peak_memory_mb: int = 0
     dropout_generator: str = "cpu"  # device of the generator that dropout draws from
     nondeterministic: list[str] = field(default_factory=list)  # operators of the model
+    host_memory_mb: int = field(default_factory=process_memory_mb)  # peak of this process
 
 
 def available_devices() -> list[str]:
@@ -70,9 +72,11 @@ def first_device(config: ExecutorConfig) -> torch.device:
 
     With Ray, each worker finds its device; the CPU is that of this process.
     """
+    device = HOST if config.name == "ray" else resolve_devices(config.device)[0]
+    if config.cuda_graph and device.type != "cuda":
+        raise invalid("executor.cuda_graph", True, "false, or a CUDA device without Ray")
     if config.name == "ray":
         return HOST
-    device = resolve_devices(config.device)[0]
     if config.precision == "tf32" and device.type != "cuda":
         raise invalid("executor.precision", config.precision, f"fp32 or bf16 with {device.type}")
     return device

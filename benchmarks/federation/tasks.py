@@ -50,6 +50,11 @@ class DeviceTask:
 Task = ClientTask | PredictionTask | DeviceTask
 
 
+def client_of(task: Task) -> int | None:
+    """The client of a client task."""
+    return task.client_id if isinstance(task, ClientTask) else None
+
+
 class Executor(Protocol):
     """Runs tasks. Results are in the order of the tasks and do not depend on the executor."""
 

@@ -12,6 +12,11 @@ HOST = torch.device("cpu")
 T = TypeVar("T")
 
 
+def pin(tensor: Tensor, device: torch.device) -> Tensor:
+    """A host tensor in pinned memory, which `upload` copies without another copy on the host."""
+    return tensor if device.type in ("cpu", "mps") else tensor.pin_memory()
+
+
 def upload(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     """Copies of host tensors on a device, in one transfer. On the CPU, the tensors themselves."""
     if device.type == "cpu" or not tensors:
@@ -20,6 +25,8 @@ def upload(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     for tensor in tensors:
         starts.append(end)
         end += -(-tensor.nbytes // ALIGNMENT) * ALIGNMENT
+    if len(tensors) == 1 and tensors[0].is_pinned():
+        return [tensors[0].to(device, non_blocking=True)]
     # A copy from pinned memory does not wait for the device.
     buffer = torch.empty(end, dtype=torch.uint8, pin_memory=device.type != "mps")
     for tensor, start in zip(tensors, starts, strict=True):
@@ -61,8 +68,43 @@ class Border:
         return map_tensors(value, self._download)
 
     def _download(self, tensor: Tensor) -> Tensor:
+        if tensor.device.type == "cpu":
+            return tensor
         known = self._pairs.get(id(tensor))
         return tensor.cpu() if known is None else known[1]
+
+
+class UploadQueue:
+    """Values for a device. Those that wait are copied with the next upload, in one transfer."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self._values: list[Any] = []
+        self._num_uploaded = 0
+
+    def put(self, value: Any) -> int:
+        """Let a value wait. Returns its number."""
+        self._values.append(value)
+        return len(self._values) - 1
+
+    def get(self, number: int) -> Any:
+        """The value with its tensors on the device. Uploads it if it still waits."""
+        if number >= self._num_uploaded:
+            self.upload(None)
+        return self._values[number]
+
+    def peek(self, number: int) -> Any:
+        """The value wherever its tensors are."""
+        return self._values[number]
+
+    def upload(self, value: T) -> T:
+        """A value with its tensors on the device. It is not kept."""
+        waiting = self._values[self._num_uploaded :]
+        moved: T
+        *uploaded, moved = Border(self.device).to_device([*waiting, value])
+        self._values[self._num_uploaded :] = uploaded
+        self._num_uploaded = len(self._values)
+        return moved
 
 
 def map_tensors(value: T, function: Callable[[Tensor], Tensor]) -> T:

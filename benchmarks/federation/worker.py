@@ -11,8 +11,9 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from benchmarks.data.images import FileImages
+from benchmarks.engine.cuda_graph import GraphStep
 from benchmarks.federation import devices
-from benchmarks.federation.client import ClientImages, ImageSplit, LocalClient
+from benchmarks.federation.client import ClientImages, ImageSplit, LocalClient, changes_of
 from benchmarks.federation.devices import DeviceReport
 from benchmarks.federation.tasks import (
     ClientTask,
@@ -53,10 +54,11 @@ class WorkerContext:
     build_module: Callable[[], nn.Module]
     engine: Engine | None = None  # None: models compute their own forward passes
     precision: str = "fp32"
+    uses_cuda_graph: bool = False
     device: torch.device = HOST
     workers_on_device: int = 1
     _reader: ThreadPoolExecutor | None = field(default=None, init=False)
-    _read_ahead: dict[int, Future[Tensor]] = field(default_factory=dict, init=False)
+    _ahead: dict[int, Future[Tensor]] = field(default_factory=dict, init=False)  # by client
     _models: list[FlatModel] = field(default_factory=list, init=False)
     _models_in_use: int = field(default=0, init=False)
 
@@ -84,26 +86,33 @@ class WorkerContext:
         self._models_in_use += 1
         return self._models[self._models_in_use - 1]
 
-    def read_ahead(self, task: Task) -> None:
-        """Read the images of a later task in another thread, unless they are ready in memory."""
+    def _read_ahead(self, client_id: int) -> None:
+        """Read the images of a client in another thread, unless they are ready in memory."""
+        index = torch.from_numpy(self.client_indices[client_id])
         is_ready = self.train.images.in_memory and self.device.type == "cpu"
-        if is_ready or self.train.on_device is not None or not isinstance(task, ClientTask):
+        if is_ready or self.train.on_device is not None or self.train.is_streamed(len(index)):
             return
         if self._reader is None:
             self._reader = ThreadPoolExecutor(1)
-        index = torch.from_numpy(self.client_indices[task.client_id])
-        self._read_ahead[task.client_id] = self._reader.submit(self.train.images.fetch, index)
+        self._ahead[client_id] = self._reader.submit(self.train.read, index, self.device)
 
-    def execute(self, task: Task, border: Border | None = None) -> Any:
+    def execute(
+        self, task: Task, next_client: int | None = None, border: Border | None = None
+    ) -> Any:
         """Execute a task on the device. The task and the result are in host memory.
 
-        Tasks with the same border share what their payloads have in common.
+        The images of the next client are read meanwhile. Tasks with the same border share what
+        their payloads have in common.
         """
         self._models_in_use = 0
         border = border or Border(self.device)
         try:
             if isinstance(task, ClientTask):
-                return self._run(task, border)
+                ahead = self._ahead.pop(task.client_id, None)
+                self._ahead.clear()
+                if next_client is not None:
+                    self._read_ahead(next_client)
+                return self._run(task, border, None if ahead is None else ahead.result)
             if isinstance(task, PredictionTask):
                 return border.to_host(self._predict(task, border))
             return self._describe_device()
@@ -117,28 +126,28 @@ class WorkerContext:
         example = torch.zeros(2, *self.train.views.shape)
         return devices.describe(self.device, self.build_module, example)
 
-    def _run(self, task: ClientTask, border: Border) -> ClientTaskResult:
+    def _run(
+        self, task: ClientTask, border: Border, read: Callable[[], Tensor] | None
+    ) -> ClientTaskResult:
         # Dropout draws from torch's global generator, so each task gets its own stream.
         stream = task.ctx.generator("layers", task.task, task.client_id)
         self._seed_layers(stream.initial_seed())
-        ahead = self._read_ahead.pop(task.client_id, None)
         index = torch.from_numpy(self.client_indices[task.client_id])
         given_labels = self.all_given_labels[index]
         labels = given_labels if task.labels is None else task.labels
         payload = border.to_device(task.payload, shared=True)
-        given_labels, labels, state = border.to_device((given_labels, labels, dict(task.state)))
         client = LocalClient(
             task.client_id,
-            ClientImages(self.train, index, self.device, None if ahead is None else ahead.result),
+            ClientImages(self.train, index, self.device, read),
             given_labels,
             labels,
-            state,
+            dict(task.state),
             self.num_classes,
             self.acquire_model,
+            *([GraphStep] if self.uses_cuda_graph else []),
         )
         reply = getattr(self.method, task.task)(LocalTask(client, payload, task.ctx))
-        new_labels = None if client.labels is labels else client.labels
-        reply, new_labels, state = border.to_host((reply, new_labels, client.state))
+        reply, (new_labels, state) = border.to_host((reply, changes_of(client)))
         return ClientTaskResult(
             reply,
             new_labels,

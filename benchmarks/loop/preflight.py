@@ -15,7 +15,7 @@ from benchmarks.federation.devices import first_device
 from benchmarks.scenario.scenario import build_scenario
 from methods.core import registry
 from methods.core.contract import Method
-from methods.core.errors import UserError
+from methods.core.errors import UserError, invalid
 from methods.core.flat_model import FlatModel
 from methods.core.task import TaskSpec
 
@@ -43,6 +43,8 @@ def build_method(config: RunConfig, dataset: data.Dataset) -> tuple[Method, Task
         num_trainable=model.num_trainable,
     )
     method.validate(spec)
+    if config.executor.cuda_graph and not registry.get(config.method.name).static_step:
+        raise invalid("executor.cuda_graph", True, f"false with method={config.method.name}")
     return method, spec
 
 

@@ -1,12 +1,12 @@
 """Sections of the run record that are computed at the end of a run."""
 
-import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from benchmarks.executors import SerialExecutor
 from benchmarks.federation.tasks import DeviceTask, Executor
 from benchmarks.records.record import DeviceSection, ScenarioSection, Summary
 from benchmarks.scenario.scenario import Scenario
@@ -51,13 +51,12 @@ def describe_scenario(scenario: Scenario) -> ScenarioSection:
     )
 
 
-def peak_memory_mb() -> int:
-    """Peak memory of this process plus that of its largest finished worker."""
-    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(resource.getrusage(kind).ru_maxrss for kind in kinds) // 1024
+def describe_device(executor: Executor) -> tuple[DeviceSection, int]:
+    """The device of the workers, and the peak memory of the worker processes on the host.
 
-
-def describe_device(executor: Executor) -> DeviceSection:
-    """The device of the workers, with the peak memory of the worker that used most."""
+    Both are those of the worker that used most.
+    """
     reports = [asdict(report) for report in executor.run([DeviceTask()] * executor.workers)]
-    return DeviceSection(**max(reports, key=lambda report: int(report["peak_memory_mb"])))
+    host_memory = max(report.pop("host_memory_mb") for report in reports)
+    section = DeviceSection(**max(reports, key=lambda report: int(report["peak_memory_mb"])))
+    return section, 0 if isinstance(executor, SerialExecutor) else host_memory

@@ -49,6 +49,7 @@ from benchmarks.tracking.tracker import Tracker
 from methods.core import registry
 from methods.core.contract import DivergenceError
 from methods.core.flat_model import FlatModel
+from methods.core.machine import process_memory_mb
 from methods.core.streams import derive_seed
 from methods.core.task import RoundContext
 
@@ -108,7 +109,7 @@ class Run:
         self.method, self.spec = build_method(config, self.dataset)
         build_module = module_builder(config, self.dataset)
         device = first_device(config.executor)
-        self.device = DeviceSection(type=device.type)
+        self.device, self.worker_memory_mb = DeviceSection(type=device.type), 0
         sizes, shape = self.scenario.client_sizes, self.dataset.shape
         self.engine = select_engine(config, sizes, shape, build_module, tracker.report, device)
         context = self._make_worker_context(build_module)
@@ -147,6 +148,7 @@ class Run:
             build_module,
             self.engine,
             self.config.executor.precision,
+            self.config.executor.cuda_graph,
         )
 
     def context(self, stage: str) -> RoundContext:
@@ -160,7 +162,7 @@ class Run:
         self.scenario.save(run_dir / files.SCENARIO_FILE)
         self.method.setup(self.spec, self.pool_view, self.context("setup"))
         self._resume()
-        self.device = results.describe_device(self.executor)
+        self.device, self.worker_memory_mb = results.describe_device(self.executor)
         self.tracker.on_start(self.method.planned_participations, self.curve)
         last_save = time.monotonic()
         with defer_signals():
@@ -176,7 +178,7 @@ class Run:
         meter = self.pool.meter
         if meter.dropped_models and meter.dropped_models >= meter.participations:
             raise DivergenceError(f"all {meter.dropped_models} client models had NaN or Inf")
-        self.device = results.describe_device(self.executor)  # with the peak memory
+        self.device, self.worker_memory_mb = results.describe_device(self.executor)  # the peaks
 
     def run_round(self, stage: str) -> None:
         """Run one round, and an evaluation if one is due."""
@@ -340,7 +342,7 @@ class Run:
                 executor=self.config.executor.name,
                 workers=self.executor.workers,
                 compiled=isinstance(self.engine, CompiledEngine),
-                peak_memory_mb=results.peak_memory_mb(),
+                peak_memory_mb=process_memory_mb() + self.worker_memory_mb,
                 device=self.device,
             ),
         )

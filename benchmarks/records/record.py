@@ -97,7 +97,7 @@ class Time(_Section):
     executor: str = ""
     workers: int = 1
     compiled: bool = False
-    peak_memory_mb: int = 0
+    peak_memory_mb: int = 0  # of this process, plus that of the worker process that used most
     device: DeviceSection = DeviceSection()
 
     @property

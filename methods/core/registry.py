@@ -21,6 +21,7 @@ class MethodInfo:
     family: str
     paper: str
     summary: str  # first line of the class docstring
+    static_step: bool  # a training step can be a CUDA graph
 
     @property
     def num_models(self) -> int:
@@ -31,14 +32,20 @@ class MethodInfo:
 METHODS: Registry[MethodInfo] = Registry("method", group="fln.methods", package="methods")
 
 
-def register(*, family: str, paper: str) -> Callable[[MethodClass], MethodClass]:
-    """Class decorator: `@register(family="aggregation", paper="Author et al., Venue Year")`."""
+def register(
+    *, family: str, paper: str, static_step: bool = False
+) -> Callable[[MethodClass], MethodClass]:
+    """Class decorator: `@register(family="aggregation", paper="Author et al., Venue Year")`.
+
+    `static_step`: the loss and the penalty run the same operators on every batch, and depend on the
+    batch only through its tensors. They read and store nothing else that differs between batches.
+    """
 
     def add(cls: MethodClass) -> MethodClass:
         summary = (cls.__doc__ or "").strip().split("\n")[0]
         annotated = get_type_hints(cls)["params"]
         params = NoParams if annotated is Any else annotated
-        METHODS.add(MethodInfo(cls.name, cls, params, family, paper, summary))
+        METHODS.add(MethodInfo(cls.name, cls, params, family, paper, summary, static_step))
         return cls
 
     return add

@@ -1,6 +1,6 @@
 """Client tasks: the task, the round, the messages, and one client as client-side code sees it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, Protocol
@@ -116,10 +116,16 @@ class Client(Protocol):
     id: int
     num_samples: int
     num_classes: int
-    given_labels: Tensor  # (n,) int64, read-only
     labels: Tensor  # current labels; assign a new tensor to change them permanently
-    state: dict[str, Any]  # tensors, arrays and numbers that persist between rounds
     device: torch.device  # of the labels, images, models, and of all tensors that the task receives
+
+    @property
+    def given_labels(self) -> Tensor:
+        """(n,) int64."""
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Tensors, arrays and numbers that persist between rounds."""
 
     def load_model(self, vector: Tensor) -> FlatModel:
         """A model with these parameters. Each call returns a different instance."""
@@ -148,6 +154,15 @@ class Client(Protocol):
 
     def upload(self, *tensors: Tensor) -> list[Tensor]:
         """Copies of host tensors on the device of the client, in one transfer."""
+
+    def upload_later(self, *tensors: Tensor) -> Callable[[], list[Tensor]]:
+        """As `upload`, but in one transfer with the next upload, such as that of `epochs`.
+
+        Returns a function that gives the copies.
+        """
+
+    def prepare_step(self, step: Callable[[Batch], None]) -> Callable[[Batch], None]:
+        """A training step for the next batches, in the form that is fastest on the device."""
 
     def reply(self, models: Mapping[str, Tensor], **values: Any) -> Reply:
         """The reply to the server, with copies of the parameter vectors."""

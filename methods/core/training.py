@@ -87,7 +87,8 @@ class Trainer:
         for model in self.optimizers:
             model.train() if model in trained else model.eval()
         leaves = [leaf for model in trained for leaf in model.leaves]
-        for batch in batches:
+
+        def step(batch: Batch) -> None:
             grads = iter(torch.autograd.grad(loss(batch), leaves, allow_unused=True))
             for model in trained:
                 model.set_grad([next(grads) for _ in model.leaves])
@@ -97,6 +98,11 @@ class Trainer:
                 penalty(batch)
             for model in trained:
                 self.optimizers[model].step()
+
+        is_static = self.train_params.optimizer == "sgd"  # Adam counts its steps.
+        run_step = self.client.prepare_step(step) if is_static else step
+        for batch in batches:
+            run_step(batch)
 
 
 def train(

@@ -208,12 +208,12 @@ class FedCorr(FinalStageDelegation):
                 mixup.draw(sizes, params.alpha, rng, generator) for _ in range(train.local_epochs)
             )
             stacked = [torch.stack(values) for values in zip(*epochs, strict=True)]
-            local.mixups = list(zip(*task.client.upload(*stacked), strict=True))
+            local.mixups = task.client.upload_later(*stacked)
 
     def before_epoch(self, epoch: int, order: Tensor, task: LocalTask) -> None:
         local, client = task.local, task.client
         if local.uses_mixup:
-            local.lam, local.partners, partner_rows = local.mixups[epoch]
+            local.lam, local.partners, partner_rows = (draws[epoch] for draws in local.mixups())
             labels = one_hot(client.labels, client.num_classes)[order]
             local.labels = mixup.mix(labels, local.lam, partner_rows)
 

@@ -1,17 +1,13 @@
 """Clients: data access and cost of client tasks; the view of the client pool."""
 
-import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from run_helpers import to_comparable
 
-from benchmarks.data.images import FileImages
 from benchmarks.federation import internals
 from benchmarks.federation.client import CHUNK_BYTES, ClientImages, ImageSplit, LocalClient
 from benchmarks.federation.cost import CostMeter, size_in_bytes
@@ -210,40 +206,3 @@ def test_internals_are_stored_as_long_as_their_owner_exists(
     assert len(internals.internals_of(client).images) == client.num_samples
     del client
     assert len(internals._INTERNALS) == stored
-
-
-@pytest.mark.parametrize("reads_ahead", [True, False])
-def test_image_files_are_decoded_once_per_participation(
-    open_run: Callable[..., Run],
-    tmp_path: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    reads_ahead: bool,
-) -> None:
-    """The files of the next client are decoded while this one trains, in other threads."""
-    run = open_run("train.local_epochs=3")
-    context, images = run.executor.context, run.dataset.train  # type: ignore[attr-defined]
-    for number, pixels in enumerate(images.fetch(torch.arange(len(images)))):
-        Image.fromarray(pixels[0].numpy()).convert("RGB").save(tmp_path / f"{number}.png")
-    names = [f"{number}.png" for number in range(len(images))]
-    files = FileImages(tmp_path, names, images.shape, images.shape[1], keep_aspect=False)
-    decoded: list[tuple[str, int]] = []
-    decode = files._decode
-
-    def counted(path: Path) -> np.ndarray:
-        decoded.append((path.name, threading.get_ident()))
-        return decode(path)[:, :, :1]
-
-    monkeypatch.setattr(files, "_decode", counted)
-    ids = [1, 2, 5]
-    expected = run.pool.run_task(ids, run.method.local_update, run.method.payload, run.context(""))
-    context.train = context.train._replace(images=files)
-    context.start()
-    if not reads_ahead:
-        monkeypatch.setattr(context, "read_ahead", lambda task: None)
-    found = run.pool.run_task(ids, run.method.local_update, run.method.payload, run.context(""))
-    for one, other in zip(found, expected, strict=True):
-        assert torch.equal(one.models["model"], other.models["model"])
-    samples = np.concatenate([run.scenario.client_indices[k] for k in ids])
-    assert sorted(name for name, _ in decoded) == sorted(f"{k}.png" for k in samples)
-    own = [name for name, thread in decoded if thread == threading.get_ident()]
-    assert (len(own) < len(samples)) == (reads_ahead or files.num_threads > 1)

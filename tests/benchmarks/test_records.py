@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from benchmarks.records.record import CorruptRecordError, read_record, write_rec
 from benchmarks.scenario.scenario import build_scenario
 from methods.core.contract import Diagnosis
 from methods.core.errors import UserError
+from methods.core.machine import process_memory_mb
 from methods.fedavg import FedAvg
 
 RUN_FILES = {"record.json", "curve.csv", "journal.jsonl", "config.yaml", "scenario.npz", "log.txt"}
@@ -233,6 +236,16 @@ def test_files_of_a_run(
         assert scenario["flipped"].mean() == pytest.approx(record["scenario"]["noise_rate"])
         assert (scenario["client_level"] > 0).sum() == record["scenario"]["noisy_clients"]
     assert len(readers.read_scenario(run_dir)["client_level"]) == 8
+
+
+def test_peak_memory_has_no_other_children(run_small: Callable[..., dict[str, Any]]) -> None:
+    """Such as the compiler of kernels. Worker processes are counted."""
+    subprocess.run([sys.executable, "-c", "bytes(2**28)"], check=True)
+    serial = run_small("budget.participations=4")["time"]["peak_memory_mb"]
+    assert serial <= process_memory_mb()
+    overrides = ["executor=processes", "executor.workers=2", "force=true"]
+    record = run_small("budget.participations=4", *overrides)
+    assert record["time"]["peak_memory_mb"] > serial + 50
 
 
 def test_non_finite_scores_are_dropped_from_record(

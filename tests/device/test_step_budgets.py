@@ -4,6 +4,7 @@ Launches are those of a whole client task with 500 samples in batches of 10, div
 Transfers and scalar reads must not depend on the number of steps.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from benchmarks.data.transforms import ImageTransforms
 from benchmarks.federation.client import ImageSplit
 from benchmarks.federation.tasks import ClientTask
 from benchmarks.federation.worker import WorkerContext
+from benchmarks.loop.runner import Run
 from methods.core import registry
 from methods.core.task import Payload, RoundContext, TaskSpec, TrainParams
 
@@ -59,6 +61,9 @@ CASES = [
     Case("symmetric_ce", 57),
     Case("feddyn", 45, shared={"mean_samples": 100.0}),
     Case("fedlsr", 152),
+    Case("arfl", 36),
+    Case("median", 36),
+    Case("poc", 36),
 ]
 
 
@@ -110,12 +115,33 @@ def test_transfers_do_not_depend_on_the_number_of_steps(case: Case) -> None:
     assert one.scalar_reads <= 2
 
 
-def test_one_upload_holds_the_random_numbers_of_a_local_update() -> None:
-    """Uploads: payload, labels, positions of the images, random numbers; then those of mixup."""
-    for method, stage, uploads in (("fedavg", "train", 4), ("fedcorr", "training", 5)):
+def test_one_upload_per_participation() -> None:
+    """It holds labels, positions of the images, order, crops, flips and mixup draws.
+
+    The other one is the payload.
+    """
+    for method, stage in (("fedavg", "train"), ("fedcorr", "training")):
         for epochs in (1, 3):
             (counts, steps) = work_of(Case(method, 0, stage), 20, local_epochs=epochs)
-            assert (counts.uploads, counts.downloads, steps) == (uploads, 1, 2 * epochs)
+            assert (counts.uploads, counts.downloads, steps) == (2, 1, 2 * epochs)
+
+
+def test_payload_of_a_cohort_is_uploaded_once(open_run: Callable[..., Run]) -> None:
+    run = open_run("executor.device=auto")
+    ids = list(range(4))
+    for _ in range(2):  # The first time, constants are uploaded, too.
+        with counting() as counts:
+            method = run.method
+            run.pool.run_task(ids, method.local_update, method.payload, run.context("train"))
+    assert (counts.uploads, counts.downloads) == (1 + len(ids), len(ids))
+    assert counts.scalar_reads == 0
+
+
+def test_every_method_has_a_case() -> None:
+    modules = {
+        info.name for info in registry.list_methods() if info.cls.__module__[:8] == "methods."
+    }
+    assert modules == {case.method for case in CASES}
 
 
 def test_transfers_of_dividemix_per_epoch_and_network() -> None:
