@@ -139,6 +139,20 @@ class _Internals:
     new_labels: Tensor | None = None
 
 
+class _HiddenIterator:
+    """An iterator whose source methods do not see. They see all variables of a generator."""
+
+    def __init__(self, source: Iterator[Tensor | None]):
+        hide(self, source)
+
+    def __iter__(self) -> "_HiddenIterator":
+        return self
+
+    def __next__(self) -> Tensor | None:
+        item: Tensor | None = next(internals_of(self))
+        return item
+
+
 class LocalClient:
     """A client during one task; implements `methods.core.task.Client`.
 
@@ -234,25 +248,25 @@ class LocalClient:
         draws: Sequence[CropsAndFlips | None],
         views: Sequence[View],
     ) -> Iterator[Batch]:
-        images, count, labels = _images(self), len(order), self.labels[order]
+        count, labels = len(order), self.labels[order]
         self.samples_trained += count
-        chunk_size = max(CHUNK_BYTES // (4 * prod(images.views.shape) * size), 1) * size
+        chunk_size = max(CHUNK_BYTES // (4 * prod(_images(self).views.shape) * size), 1) * size
         host_orders = host_order.split(chunk_size)
-        for number, pixels in enumerate(images.stream(host_orders)):
+        for number, pixels in enumerate(_HiddenIterator(_images(self).stream(host_orders))):
             start = number * chunk_size
             chunk = slice(start, min(start + chunk_size, count))
             selected = pixels, host_orders[number], order[chunk], size
             x, *second = (
-                images.render(*selected, view, draw and [values[chunk] for values in draw])
+                _images(self).render(*selected, view, draw and [values[chunk] for values in draw])
                 for view, draw in zip(views, draws, strict=True)
             )
             for first in range(start, chunk.stop, size):
                 rows = slice(first, min(first + size, count))
                 here = slice(rows.start - start, rows.stop - start)
                 batch = Batch(x[here], labels[rows], order[rows], epoch, first // size, rows)
-                for view_images in second:
+                for images in second:
                     self.samples_scored += rows.stop - rows.start
-                    batch.second = view_images[here]
+                    batch.second = images[here]
                 yield batch
 
     def prepare_step(self, step: Step) -> Step:

@@ -30,8 +30,9 @@ def upload(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     # A copy from pinned memory does not wait for the device.
     buffer = torch.empty(end, dtype=torch.uint8, pin_memory=device.type != "mps")
     for tensor, start in zip(tensors, starts, strict=True):
-        flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
-        buffer[start : start + tensor.nbytes] = flat
+        if tensor.nbytes:  # An empty tensor can have strides that `view` refuses.
+            flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+            buffer[start : start + tensor.nbytes] = flat
     moved = buffer.to(device, non_blocking=True)
     return [
         moved[start : start + tensor.nbytes].view(tensor.dtype).view(tensor.shape)

@@ -1,4 +1,4 @@
-"""Whole runs on the second device: the records, curves and models of the CPU."""
+"""Whole runs on the second device: records, resume, workers. `auto` is that device here."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +15,7 @@ from benchmarks.config.sweep import PlannedRun
 from benchmarks.loop.preflight import validate_runs
 from benchmarks.loop.runner import Run
 from benchmarks.records.record import Record
-from methods.core import registry
 from methods.core.errors import UserError
-
-every_method = pytest.mark.parametrize("method", [info.name for info in registry.list_methods()])
 
 
 def results_of(run: Run) -> list[Any]:
@@ -44,14 +41,6 @@ def run_on(tmp_path: Any) -> Callable[..., Run]:
         return run
 
     return execute
-
-
-@every_method
-def test_run_equals_that_of_the_cpu(run_on: Callable[..., Run], method: str) -> None:
-    """`auto` is the second device here."""
-    found, expected = (run_on(device, f"method={method}") for device in ("auto", "cpu"))
-    assert found.executor.context.device.type == "fln"
-    assert results_of(found) == results_of(expected)
 
 
 def test_plain_record_says_which_device(run_small: Callable[..., dict[str, Any]]) -> None:

@@ -117,12 +117,19 @@ def edge_case_partition() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def configure(tmp_path_factory: pytest.TempPathFactory) -> Configure:
+def device() -> str:
+    """The tests of the second device have another one."""
+    return "cpu"
+
+
+@pytest.fixture(scope="module")
+def configure(tmp_path_factory: pytest.TempPathFactory, device: str) -> Configure:
     """configure("fedprox", "seed=2") -> a configuration with its own run directory."""
 
     def make(method: str, *overrides: str) -> RunConfig:
         runs_dir = f"runs_dir={tmp_path_factory.mktemp('runs')}"
         setting = ["scale=smoke", "executor=serial", "partition.name=edge_cases", runs_dir]
+        setting += [f"executor.device={device}"]
         if "budget_fraction" in field_names(registry.METHODS.get(method).params):
             # At least one round of each stage.
             setting += ["method.budget_fraction=0.6", "method.warmup_fraction=0.5"]

@@ -22,8 +22,8 @@ from benchmarks.config.schema import RunConfig
 from benchmarks.data import Dataset
 from benchmarks.data.images import FileImages, MemoryImages
 from benchmarks.executors import SerialExecutor
-from benchmarks.federation import client as client_module
 from benchmarks.federation.client import ClientImages, ImageSplit, LocalClient
+from benchmarks.federation.internals import internals_of
 from benchmarks.federation.pool import ClientPool
 from benchmarks.federation.worker import WorkerContext
 from benchmarks.loop import evaluation, runner
@@ -305,6 +305,7 @@ class GraphAttacker(Attacker):
         image = task.client.images(torch.arange(1))
         self.seen.extend(reachable([self, task, next(batches), batches, order, model, image]))
         self.seen.extend(reachable([task.client.images, task.client.load_model]))
+        self.seen.extend(reachable(task.client.upload_later(order)))
         return super().local_update(task)
 
     def predict(self, models: Models, x: Tensor) -> Tensor:
@@ -347,9 +348,9 @@ def test_attributes_do_not_lead_to_secrets(graph_config: RunConfig) -> None:
 class LeakyClient(LocalClient):
     """Keeps its internals in an attribute."""
 
-    def __post_init__(self, *parts: Any) -> None:
-        super().__post_init__(*parts)
-        self._internals = client_module._Internals(*parts)
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._internals = internals_of(self)
 
 
 def test_search_finds_secrets_of_a_leaky_client(
