@@ -27,6 +27,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -209,7 +210,7 @@ def differences_section(table: Pivot, baseline: str) -> Section:
         if pairs.unpaired:
             notes.append(f"{row}, {table.cols} {col}: not paired: {'; '.join(pairs.unpaired)}")
     header = (
-        *(table.rows, table.cols, "mean difference", "95 % bootstrap", "pairs"),
+        *(table.rows, table.cols, "difference", "95 % bootstrap", "pairs"),
         *("p sign", "p sign-flip", "p Holm", "result"),
     )
     title = f"Paired differences from {baseline}, same seed and scenario"
@@ -287,15 +288,23 @@ def ranks_section(table: Pivot) -> Section:
     return Section(title, header, tuple((row, f"{rank:.2f}") for rank, row in order), tuple(notes))
 
 
+MIN_WIDTH = 100  # a narrower terminal wraps the lines of tables
+SHORT = 12  # columns with at most so many characters per cell are not wrapped in the terminal
+
+
 def print_sections(sections: Sequence[Section]) -> None:
     console = Console()
+    console.width = max(console.width, MIN_WIDTH)
     for section in sections:
-        shown = Table(*section.header, title=section.title, title_justify="left")
+        shown = Table(title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True)
+        for name, *cells in zip(section.header, *section.rows, strict=True):
+            shown.add_column(name, no_wrap=max(map(len, cells)) <= SHORT, overflow="fold")
         for row in section.rows:
             shown.add_row(
                 *(Text(cell.strip("*"), "bold" if cell.startswith("**") else "") for cell in row)
             )
         if section.rows:
+            console.print(f"\n{section.title}", highlight=False, markup=False)
             console.print(shown)
         for note in section.notes:
             console.print(note, highlight=False, markup=False)

@@ -49,7 +49,7 @@ def test_comparisons_without_pairs_do_not_count():
     }
     found = corrected_tests(pairs)
     assert {key: p for key, (p, _) in found.items()} == {"a": 0.5, "b": 1.0, "c": 0.5}
-    assert found["b"][1] == "no paired seeds" and "smallest possible p is 0.5 " in found["c"][1]
+    assert found["b"][1] == "no paired seeds" and "3 of at least 7" in found["c"][1]
 
 
 def test_interval_resamples_seeds_within_settings():

@@ -118,14 +118,8 @@ def test_verdict_text():
     """2 / 2^5 = 0.0625 is above 0.05, 2 / 2^6 = 0.03125 is not."""
     assert pairs_needed() == 6
     assert describe_test([]) == "no paired seeds"
-    assert (
-        describe_test([1.0])
-        == "not enough seeds: smallest possible p is 1 with 1 pair; at least 6 needed"
-    )
-    assert (
-        describe_test([1.0, 2.0, 3.0])
-        == "not enough seeds: smallest possible p is 0.25 with 3 pairs; at least 6 needed"
-    )
+    assert describe_test([1.0]) == "not enough seeds: 1 of at least 6"
+    assert describe_test([1.0, 2.0, 3.0]) == "not enough seeds: 3 of at least 6"
     assert describe_test([1, 2, 3, 4, 5, 6]) == "higher than the baseline (p = 0.031, 6 pairs)"
     assert describe_test([-1, -2, -3, -4, -5, -6]) == "lower than the baseline (p = 0.031, 6 pairs)"
     assert describe_test([1, -1, 1, -1, 1, -1]) == "no significant difference (p = 1, 6 pairs)"
@@ -133,10 +127,8 @@ def test_verdict_text():
 
 def test_verdict_is_corrected_for_other_comparisons():
     """2 * 2 / 2^6 = 0.0625 is too large; 2 * 2 / 2^7 = 0.03125 is not."""
-    assert (
-        describe_test([1, 2, 3, 4, 5, 6], 0.0625, 2) == "not enough seeds: smallest possible p is"
-        " 0.062 with 6 pairs; at least 7 needed"
-    )
+    text = describe_test([1, 2, 3, 4, 5, 6], 0.0625, 2)
+    assert text == "not enough seeds: 6 of at least 7"
     assert describe_test([1] * 6, 0.031, 2) == "higher than the baseline (p = 0.031, 6 pairs)"
 
 
