@@ -53,7 +53,7 @@ def test_page_without_runs(tmp_path, capsys):
         (["watch=yes"], "invalid watch=yes: available: true, false"),
         (["every=0"], "invalid every=0: expected a number of seconds above 0"),
         (["every=nan"], "invalid every=nan: expected a number of seconds above 0"),
-        (["runs=/nowhere", "out=/dev/null/x/page.html"], "/dev/null/x: Not a directory"),
+        (["runs=/nowhere", "out=/dev/null/x/page.html"], "cannot use /dev/null/x: Not a directory"),
     ],
 )
 def test_user_errors_are_one_line(arguments, line, capsys):

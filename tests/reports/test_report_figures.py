@@ -221,14 +221,14 @@ def test_skipped_figures_are_reported(tmp_path, capsys):
             "unknown key figures: did you mean figure? available: figure, runs, out, scale",
         ),
         (["scale=huge"], "invalid scale=huge: available: all, paper, laptop, smoke"),
-        (["runs=/nowhere"], "no finished run below /nowhere"),
+        (["runs=/nowhere"], "cannot read /nowhere: no such directory"),
         (
             [f"runs={GOOD}", "noise.ro=0.4"],
             "unknown key noise.ro: did you mean noise.rho? available: ",
         ),
         (
             [f"runs={GOOD}", "figure=fedcorr_figure3", "out=/dev/null/x"],
-            "/dev/null/x/laptop: Not a directory",
+            "cannot use /dev/null/x/laptop: Not a directory",
         ),
     ],
 )
