@@ -298,7 +298,9 @@ def print_sections(sections: Sequence[Section]) -> None:
     for section in sections:
         shown = Table(title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True)
         for name, *cells in zip(section.header, *section.rows, strict=True):
-            shown.add_column(name, no_wrap=max(map(len, cells)) <= SHORT, overflow="fold")
+            shown.add_column(
+                name, no_wrap=max(map(len, cells), default=0) <= SHORT, overflow="fold"
+            )
         for row in section.rows:
             shown.add_row(
                 *(Text(cell.strip("*"), "bold" if cell.startswith("**") else "") for cell in row)
