@@ -7,7 +7,6 @@ lost its process; a stopped one was interrupted. The same command resumes both. 
 those of a sweep that have not started. watch=true refreshes the display until Ctrl-C.
 """
 
-import json
 import os
 import sys
 import time
@@ -19,13 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks.records.files import CONFIG_FILE, LOG_FILE, RECORD_FILE
 from benchmarks.records.lease import PREFIX, LeaseInfo, file_system_time, read_lease
 from benchmarks.records.plans import Plan, read_plans
+from benchmarks.records.record import CorruptRecordError, read_record
 from benchmarks.terminal.command import Options, require_choice, run_command, split_dirs
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 STATES = ("done", "diverged", "failed", "running", "stale", "stopped", "damaged", "pending")
-RECORD_STATES = ("done", "diverged", "failed")
 LISTED_STATES = ("failed", "diverged", "stale", "stopped", "damaged")
 MAX_LISTED = 30
 REFRESH_SECONDS = 2.0
@@ -76,14 +75,11 @@ class StatusReader:
     def _read_record(self, file: "os.DirEntry[str]") -> RunStatus:
         changed = file.stat().st_mtime_ns
         if file.path not in self._records or self._records[file.path][0] != changed:
-            state, reason = "damaged", f"{RECORD_FILE} cannot be read"
             try:
-                with open(file.path, "rb") as record:
-                    content = json.loads(record.read())
-                if content["status"] in RECORD_STATES:
-                    state, reason = content["status"], str(content.get("reason", ""))
-            except (ValueError, KeyError, TypeError, RecursionError, OSError):
-                pass
+                record = read_record(Path(file.path).parent)
+                state, reason = (record.status, record.reason) if record else ("stopped", "")
+            except CorruptRecordError as error:
+                state, reason = "damaged", str(error).partition(f"{RECORD_FILE}: ")[2]
             self._records[file.path] = changed, RunStatus(Path(file.path).parent, state, reason)
         return self._records[file.path][1]
 

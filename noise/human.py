@@ -4,12 +4,11 @@ The file has one label array per key, in the sample order of the dataset. If it 
 `clean_label`, that array must equal the labels of the dataset, which verifies the order.
 """
 
-import zipfile
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
+from methods.core.archives import read_arrays
 from methods.core.errors import UserError, invalid, suggest
 from methods.core.params import DataFile, parameters
 from noise.base import NOISE_MODELS, NoiseInput, NoiseModel, Noisy
@@ -40,23 +39,11 @@ def apply_human(data: NoiseInput, params: HumanParams) -> Noisy:
 
 def read_label_file(path: str, key: str) -> tuple[np.ndarray, np.ndarray | None]:
     """Read the labels under `key`, and the clean labels if the file has them."""
-    with ExitStack() as stack:
-        try:
-            # Open the file here: numpy leaves it open if its content is not an archive.
-            file = stack.enter_context(open(Path(path).expanduser(), "rb"))
-            archive = np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            reason = type(error).__name__
-            raise invalid("noise.path", path, f"a readable .npz file ({reason})") from error
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise invalid("noise.path", path, "an .npz file, not a single array")
-        stack.enter_context(archive)
-        if key not in archive.files:
-            raise UserError(f"unknown noise.key={key} in {path}: {suggest(key, archive.files)}")
-        try:
-            return archive[key], archive["clean_label"] if "clean_label" in archive.files else None
-        except ValueError as error:
-            raise invalid("noise.key", key, f"integers in {path}, not Python objects") from error
+    file = Path(path).expanduser()
+    arrays = read_arrays(file, (key, "clean_label"))
+    if key not in arrays:
+        raise UserError(f"unknown noise.key={key} in {path}: {suggest(key, read_arrays(file))}")
+    return arrays[key], arrays.get("clean_label")
 
 
 CONVENTION = (

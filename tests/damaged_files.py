@@ -1,6 +1,10 @@
-"""Files that the collection of wrong command lines refers to."""
+"""Damaged files: those of the wrong command lines, and forms of a damaged record."""
 
+import copy
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,3 +50,59 @@ def _write_clothing1m(tree: Path, kind: str) -> None:
             (tree / name).write_bytes(content[kind])
         else:
             (tree / name).write_text("images/a.jpg 1\n" if is_labels else "images/a.jpg\n")
+
+
+OTHER_TEXTS = {
+    **{"empty": b"", "blank": b" \n", "zeros": b"\0" * 4096, "binary": b"\xff\xfe\x00\x80"},
+    **{f"other {text[:12]!r}": text.encode() for text in ("null", "0", "true", '"a"', "[]", "{}")},
+    "list": b"[1, 2]",
+    "yaml": b"status: done\n",
+    "html": b"<html><body>404</body></html>",
+    "brackets": b"[" * 10**5,
+    "braces": b'{"a":' * 10**5,
+    "closed brackets": b"[" * 10**4 + b"]" * 10**4,
+}
+# Values in place of those of a record, as JSON.
+OTHER_VALUES = {"null": "null", "text": '"text"', "negative": "-1", "zero": "0", "half": "0.5"}
+OTHER_VALUES |= {"true": "true", "list": "[]", "object": "{}", "items": '[1, "a", null]'}
+OTHER_VALUES |= {"keys": '{"name": 5}', "huge": "9" * 400, "infinite": "1e999", "nan": "NaN"}
+OTHER_VALUES |= {"large": "1e300", "deep": "[" * 150 + "]" * 150, "endless": "9" * 10**4}
+OTHER_VALUES |= {"markup": '"[/b] [red] </script> \\u0000"'}
+
+
+def damaged_records(record: dict[str, Any], truncations: int = 60) -> dict[str, bytes]:
+    """Damaged forms of a record by name: cut off, other content, missing keys, other values."""
+    text = json.dumps(record).encode()
+    cuts = range(1, len(text), max(len(text) // truncations, 1))
+    forms = OTHER_TEXTS | {f"cut at {cut}": text[:cut] for cut in cuts}
+    forms |= {
+        "twice": text * 2,
+        "bom": b"\xef\xbb\xbf" + text,
+        "utf-16": text.decode().encode("utf-16"),
+    }
+    for path in _key_paths(record):
+        name = ".".join(path)
+        forms[f"without {name}"] = _replace(record, path, None)
+        for kind, value in OTHER_VALUES.items():
+            forms[f"{name} {kind}"] = _replace(record, path, value)
+    return forms
+
+
+def _key_paths(content: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if path:
+        yield path
+    for key, value in content.items() if isinstance(content, dict) else ():
+        yield from _key_paths(value, (*path, key))
+
+
+def _replace(record: dict[str, Any], path: tuple[str, ...], value: str | None) -> bytes:
+    """The record with JSON text in place of one value, or without its key."""
+    changed = copy.deepcopy(record)
+    section = changed
+    for key in path[:-1]:
+        section = section[key]
+    if value is None:
+        del section[path[-1]]
+        return json.dumps(changed).encode()
+    section[path[-1]] = "{value}"
+    return json.dumps(changed).replace('"{value}"', value).encode()

@@ -34,6 +34,7 @@ FORBIDDEN = {
     "hydra_plugins": ("reports", "tests"),
 }
 ALLOWED_IN_NOISE_AND_PARTITION = (
+    "methods.core.archives",
     "methods.core.errors",
     "methods.core.params",
     "methods.core.plugins",

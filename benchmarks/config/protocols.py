@@ -127,7 +127,7 @@ def _read(path: Path, modified: int) -> dict[str, Any]:
     """Content of a YAML file, read again after a change."""
     try:
         content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, OSError) as error:
+    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read {path}: {type(error).__name__}") from error
     if not isinstance(content, dict):
         raise UserError(f"cannot read {path}: expected a mapping")

@@ -8,21 +8,23 @@ import hashlib
 import json
 import os
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from pydantic import TypeAdapter
 
 from benchmarks.data import cache
 from benchmarks.data.registry import ARRAY_NAMES, DatasetInfo, Split
+from methods.core.archives import read_arrays
+from methods.core.errors import UserError
 
 DIGESTS_FILE = ".digests.json"
 DIGEST_LENGTH = 16
 Stamp = tuple[tuple[str | int, ...], ...]  # path, size and times of each file
 
+KNOWN_DIGESTS = TypeAdapter(dict[str, tuple[str, str]])  # stamp and digest by path
 _COMPUTED: dict[Any, str] = {}  # by stamp or component; for the lifetime of the process
 
 
@@ -75,13 +77,12 @@ def _describe_files(split: Split) -> Iterable[str]:
 
 
 def _file_digest(path: Path) -> str:
+    with suppress(UserError):
+        return combine(
+            f"{name} {array.dtype.str} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
+            for name, array in sorted(read_arrays(path).items())
+        )
     with open(path, "rb") as file:
-        with suppress(ValueError, zipfile.BadZipFile), np.lib.npyio.NpzFile(file) as arrays:
-            return combine(
-                f"{name} {array.dtype.str} {array.shape} {hashlib.sha256(array.data).hexdigest()}"
-                for name, array in sorted(arrays.items())
-            )
-        file.seek(0)
         return combine([hashlib.file_digest(file, "sha256").hexdigest()])
 
 
@@ -101,16 +102,16 @@ def _stored(paths: Sequence[Path], data_dir: Path, compute: Callable[[], str]) -
 
 
 def _look_up(stamp: Stamp, digests_file: Path, compute: Callable[[], str]) -> str:
-    known: dict[str, Any] = {}
+    known: dict[str, tuple[str, str]] = {}
     with suppress(OSError, ValueError):
-        known = json.loads(digests_file.read_text(encoding="utf-8"))
+        known = KNOWN_DIGESTS.validate_json(digests_file.read_bytes())
     name, key = str(stamp[0][0]), combine(map(str, stamp))
-    if known.get(name, [""])[0] == key:
-        return str(known[name][1])
+    if known.get(name, ("", ""))[0] == key:
+        return known[name][1]
     digest = compute()
     with suppress(OSError):  # a data directory that cannot be written
         digests_file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=digests_file.parent, delete=False) as file:
-            json.dump(known | {name: [key, digest]}, file, indent=1)
+            json.dump(known | {name: (key, digest)}, file, indent=1)
         os.replace(file.name, digests_file)
     return digest

@@ -31,6 +31,8 @@ class DeviceReport:
     dropout_generator: str = "cpu"  # device of the generator that dropout draws from
     nondeterministic: list[str] = field(default_factory=list)  # operators of the model
     host_memory_mb: int = field(default_factory=process_memory_mb)  # peak of this process
+    # Of the CPU, as torch uses it. ATEN_CPU_CAPABILITY can lower it.
+    instruction_set: str = field(default_factory=torch.backends.cpu.get_cpu_capability)
 
 
 def available_devices() -> list[str]:

@@ -1,6 +1,8 @@
 """Checks before a run starts, so that an invalid run stops a sweep before its first run."""
 
 import os
+import resource
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -12,12 +14,19 @@ from benchmarks.config.labels import run_label
 from benchmarks.config.schema import RunConfig
 from benchmarks.config.sweep import PlannedRun
 from benchmarks.federation.devices import first_device
+from benchmarks.records.estimates import format_duration, planned_work
 from benchmarks.scenario.scenario import build_scenario
 from methods.core import registry
 from methods.core.contract import Method
 from methods.core.errors import UserError, invalid
 from methods.core.flat_model import FlatModel
 from methods.core.task import TaskSpec
+
+# Of one sample in training, for the smallest models on a fast machine.
+MIN_SECONDS_PER_SAMPLE = 1e-6
+MAX_HOURS, MAX_HOURS_WITHOUT_WARNING = 24 * 365, 12
+# The model of the server, that of a worker, its gradient and the momentum.
+NUM_WEIGHT_VECTORS = 4
 
 
 def module_builder(config: RunConfig, dataset: data.Dataset) -> Callable[[], nn.Module]:
@@ -49,13 +58,28 @@ def build_method(config: RunConfig, dataset: data.Dataset) -> tuple[Method, Task
 
 
 def _require_memory(config: RunConfig, build_module: Callable[[], nn.Module]) -> None:
-    """Raise UserError if the weights alone need more memory than the machine has."""
+    """Raise UserError if the vectors of weights alone need more memory than there is."""
     with torch.device("meta"):
         size = sum(weight.numel() * weight.element_size() for weight in build_module().parameters())
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if size > available:
-        needed = f"weights of {size / 1e9:.0f} GB, the machine has {available / 1e9:.0f} GB"
-        raise UserError(f"cannot build model={config.model.name}: {needed}")
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    available = available if limit == resource.RLIM_INFINITY else min(limit, available)
+    if NUM_WEIGHT_VECTORS * size > available:
+        needed = f"{NUM_WEIGHT_VECTORS} vectors of weights with {size / 1e9:.3g} GB each"
+        has = f"memory for {available / 1e9:.3g} GB"
+        raise UserError(f"cannot train model={config.model.name}: {needed}, but {has}")
+
+
+def _require_end(config: RunConfig, num_samples: int) -> None:
+    """Raise UserError for a run of more than a year, and warn about a run of more than hours."""
+    hours = planned_work(config) * num_samples * MIN_SECONDS_PER_SAMPLE / 3600
+    if hours < MAX_HOURS_WITHOUT_WARNING:
+        return
+    time = f"{config.run_id} takes at least {format_duration(3600 * hours)}"
+    fix = "lower budget.participations, train.local_epochs or the epochs of the method"
+    if hours > MAX_HOURS:
+        raise UserError(f"cannot start an endless run: {time}; {fix}")
+    print(f"warning: {time}", file=sys.stderr)
 
 
 def validate_runs(runs: Sequence[PlannedRun]) -> None:
@@ -81,5 +105,6 @@ def _validate(config: RunConfig, datasets: dict[str, data.Dataset], checked: set
         models.validate_model(config.model.name, dataset.shape, config.model.params)
         build_scenario(config, dataset)
         checked.add(scenario_key)
+    _require_end(config, len(dataset.train))
     build_method(config, dataset)
     first_device(config.executor)

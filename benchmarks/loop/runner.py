@@ -75,7 +75,8 @@ def execute_run(config: RunConfig, tracker: Tracker) -> Record:
             interruption.consequence = run.next_start()
             tracker.log(f"interrupted: {interruption.consequence}")
             raise
-        except RunLeasedError:  # Another process has taken over and writes the record.
+        # Another process has taken over and writes the record, or stale=error stops the command.
+        except (RunLeasedError, stale.StaleSourceError):
             raise
         except DivergenceError as error:
             status, reason = "diverged", str(error)

@@ -1,12 +1,15 @@
 """Time estimates for runs, from the records of comparable runs.
 
 The measured quantity is seconds per unit of work. Work is participations times local epochs,
-divided by the number of clients, because a client of a larger federation has fewer samples.
+divided by the number of clients, because a client of a larger federation has fewer samples: the
+number of passes over all samples.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.config.schema import RunConfig, to_plain_data
 from benchmarks.federation.devices import device_type
@@ -31,7 +34,7 @@ def load_timed_records(runs_dir: Path) -> list[Record]:
             record = read_record(path.parent)
         except CorruptRecordError:
             continue
-        if record is not None and record.status == "done" and record.cost.participations:
+        if record is not None and record.status == "done" and record.cost.participations > 0:
             found.append(record)
     return found
 
@@ -55,11 +58,18 @@ def estimate(config: RunConfig, records: Iterable[Record]) -> Estimate | None:
     known = same_training or same_method or fedavg
     if not known:
         return None
-    budget_fraction = getattr(config.method.params, "budget_fraction", 1.0)
-    participations = config.budget.participations * budget_fraction
-    work = participations * config.train.local_epochs / config.federation.num_clients
-    seconds = work * sum(record.time.seconds for record in known) / sum(map(_work, known))
+    done = sum(_work(record.config, record.cost.participations) for record in known)
+    seconds = planned_work(config) * sum(record.time.seconds for record in known) / done
     return Estimate(seconds, is_approximate=not same_training)
+
+
+def planned_work(config: RunConfig) -> float:
+    """Planned passes of a run over all samples."""
+    budget_fraction = getattr(config.method.params, "budget_fraction", 1.0)
+    try:
+        return _work(config.hashed_config(), config.budget.participations * budget_fraction)
+    except OverflowError:
+        return math.inf
 
 
 def format_total(estimates: Iterable[Estimate | None]) -> str:
@@ -77,9 +87,9 @@ def format_total(estimates: Iterable[Estimate | None]) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+    for size, unit in ((31_557_600, "years"), (86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
+            return f"{seconds / size:{'.1f' if seconds < 1e12 else '.0e'}} {unit}"
     return f"{seconds:.0f} s"
 
 
@@ -87,7 +97,8 @@ def _names(record: Record, *groups: str) -> tuple[str, ...]:
     return tuple(record.config[group]["name"] for group in groups)
 
 
-def _work(record: Record) -> float:
-    config = record.config
-    epochs, clients = config["train"]["local_epochs"], config["federation"]["num_clients"]
-    return float(record.cost.participations * epochs / clients)
+def _work(config: Mapping[str, Any], participations: float) -> float:
+    """The local epochs are the most of `train.local_epochs`, `method.divide_epochs` and such."""
+    params = [*config["train"].items(), *config["method"].items()]
+    epochs = max(n for key, n in params if key.endswith("_epochs") and isinstance(n, int))
+    return float(participations * epochs / config["federation"]["num_clients"])

@@ -1,9 +1,6 @@
 """Readers of the other files of a run directory. Unreadable files are one-line user errors."""
 
-import io
 import json
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +8,16 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.records.files import CURVE_FILE, JOURNAL_FILE, OLD_SCENARIO_FILE, SCENARIO_FILE
+from methods.core.archives import read_arrays
 from methods.core.errors import UserError
 from methods.core.renames import RENAMED_KEYS
 
 
-def read_curve(run_dir: Path) -> pd.DataFrame:
-    """Learning curve, one row per evaluation: round, stage, participations, accuracy, metrics."""
+def read_curve(run_dir: Path, *columns: str) -> pd.DataFrame:
+    """Learning curve, one row per evaluation: round, stage, participations, accuracy, metrics.
+
+    Raises UserError if one of these columns or of `columns` is missing.
+    """
     path = run_dir / CURVE_FILE
     try:
         curve = pd.read_csv(path).rename(
@@ -24,7 +25,7 @@ def read_curve(run_dir: Path) -> pd.DataFrame:
         )
     except (ValueError, OSError) as error:
         raise _unreadable(path, error) from error
-    for column in ("round", "participations", "accuracy"):
+    for column in ("round", "participations", "accuracy", *columns):
         if column not in curve:
             raise UserError(f"cannot read {path}: no column {column}")
         if curve[column].isna().any() or not pd.api.types.is_numeric_dtype(curve[column]):
@@ -52,11 +53,10 @@ def read_scenario(run_dir: Path) -> dict[str, np.ndarray]:
     if not path.exists() and (old := run_dir / OLD_SCENARIO_FILE).exists():
         path = old
     names = ("clean_counts", "client_rate", "client_level", "transition")
-    try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            return {name: file[name] for name in names}
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise _unreadable(path, error) from error
+    arrays = read_arrays(path, names)
+    if missing := [name for name in names if name not in arrays]:
+        raise UserError(f"cannot read {path}: it has no array {', '.join(missing)}")
+    return arrays
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:

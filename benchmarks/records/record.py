@@ -1,6 +1,6 @@
 """Run record: configuration, scenario, results and cost of one finished run, in `record.json`."""
 
-import json
+import math
 import platform
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
 
-from benchmarks.config.schema import PROTOCOL_VERSION
+from benchmarks.config.schema import COMPONENTS, PROTOCOL_VERSION
 from benchmarks.federation.cost import CostMeter
 from benchmarks.records.files import RECORD_FILE, write_json
 from benchmarks.records.source import suite_commit
 from methods.core.errors import UserError
-from methods.core.params import Fraction
+from methods.core.params import Fraction, NonNegative, NonNegativeInt, PositiveInt
 from methods.core.renames import rename_keys
 
 # Accuracies of a summary, and what they are accuracies of.
@@ -38,14 +39,19 @@ PACKAGES = (
     "pandas",
     "hydra-core",
 )
-REQUIRED_CONFIG: dict[str, type] = {
-    "seed": int,
-    "scale": str,
-    **{f"{group}.name": str for group in ("dataset", "model", "partition", "noise", "method")},
-    "train.local_epochs": int,
-    "federation.num_clients": int,
-    "budget.participations": int,
+# Keys of the configuration that other code relies on.
+_TYPES: dict[str, Any] = {
+    "seed": NonNegativeInt,
+    "scale": Literal["paper", "laptop", "smoke"],
+    "protocol": str | None,
+    "hyperparameters": str | None,
+    "labels": Literal["given", "clean", None],
+    **{f"{group}.name": str for group in COMPONENTS},
+    "train.local_epochs": PositiveInt,
+    "federation.num_clients": PositiveInt,
+    "budget.participations": PositiveInt,
 }
+CONFIG_TYPES = {key: TypeAdapter[Any](kind) for key, kind in _TYPES.items()}
 
 
 class CorruptRecordError(UserError):
@@ -87,13 +93,14 @@ class DeviceSection(_Section):
     peak_memory_mb: int = 0  # of the worker that used most
     dropout_generator: str = "cpu"  # of this device, seeded for each task
     nondeterministic: list[str] = []  # operators of the model without a deterministic form
+    instruction_set: str = ""  # of the CPUs, such as AVX2; rounding depends on it
 
 
 class Time(_Section):
     """Time, memory and execution. The only section that differs between repetitions of a run."""
 
-    seconds_method: float
-    seconds_evaluation: float = 0.0
+    seconds_method: NonNegative
+    seconds_evaluation: NonNegative = 0.0
     executor: str = ""
     workers: int = 1
     compiled: bool = False
@@ -111,13 +118,16 @@ def _require_version(version: int) -> int:
     return version
 
 
-def _require_config(config: dict[str, Any]) -> dict[str, Any]:
-    for key, kind in REQUIRED_CONFIG.items():
+def require_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a record. Raises ValueError if a key above is not valid."""
+    for key, kind in CONFIG_TYPES.items():
         value: Any = config
         for name in key.split("."):
             value = value.get(name) if isinstance(value, dict) else None
-        if type(value) is not kind:
-            raise ValueError(f"missing or invalid config.{key}")
+        try:
+            kind.validate_python(value, strict=True)
+        except ValidationError:
+            raise ValueError(f"missing or invalid config.{key}") from None
     return config
 
 
@@ -128,7 +138,7 @@ class Record(_Section):
     run_id: str
     status: Status
     reason: str = ""  # of a status other than `done`
-    config: Annotated[dict[str, Any], AfterValidator(_require_config)]  # RunConfig.hashed_config()
+    config: Annotated[dict[str, Any], AfterValidator(require_config)]  # RunConfig.hashed_config()
     scenario: ScenarioSection
     oracle: str = ""  # the parameters that were chosen with the true noise, if any
     rounds: int
@@ -166,40 +176,44 @@ def read_record(run_dir: Path) -> Record | None:
     """Read the record of a run; None if the run is unfinished. Raises CorruptRecordError."""
     path = run_dir / RECORD_FILE
     try:
-        return Record.model_validate_json(_rename_old_keys(path.read_bytes()))
+        data = path.read_bytes()
+        content = from_json(data, allow_inf_nan=False)
+        _require_range(content)
+        if b'"protocol_version"' not in data:
+            data = to_json(rename_keys(content))
+        return Record.model_validate_json(data)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         reason = str(error.strerror)
     except ValidationError as error:
         reason = _first_reason(error)
+    except ValueError as error:
+        reason = f"not a valid JSON object: {error}"
     raise CorruptRecordError(f"cannot read {path}: {reason}")
 
 
-def _rename_old_keys(data: bytes) -> bytes:
-    """A record with the names of keys before version 0.2.0, with the new names."""
-    if b'"protocol_version"' in data:
-        return data
-    with suppress(ValueError, RecursionError):
-        return json.dumps(rename_keys(json.loads(data))).encode()
-    return data
+def _require_range(value: Any) -> None:
+    """Raise ValueError for integers with more than 64 bits and for infinite numbers."""
+    if isinstance(value, (dict, list)):
+        for entry in value.values() if isinstance(value, dict) else value:
+            _require_range(entry)
+    elif isinstance(value, (int, float)):
+        if abs(value) >= (2**63 if isinstance(value, int) else math.inf):
+            raise ValueError(f"number out of range: {str(value)[:20]}")
 
 
 def _first_reason(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
-    if key == "protocol_version" and first["type"] == "value_error":
-        return str(first["ctx"]["error"])
     if first["type"] == "value_error":
-        reason = str(first["ctx"]["error"])
-    elif first["type"] == "missing":
-        reason = f"missing {key}"
-    elif not key:
-        reason = "not a valid JSON object"
-    else:
-        expected = first["msg"].removeprefix("Input should be ")
-        reason = f"invalid {key}={str(first['input'])[:40]!r}: expected {expected}"
-    return f"{reason}; delete it to rerun"
+        return str(first["ctx"]["error"])
+    if first["type"] == "missing":
+        return f"missing {key}"
+    if not key:
+        return "not a valid JSON object"
+    expected = first["msg"].removeprefix("Input should be ")
+    return f"invalid {key}={str(first['input'])[:40]!r}: expected {expected}"
 
 
 def package_versions() -> dict[str, str]:

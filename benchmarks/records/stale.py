@@ -3,16 +3,23 @@
 from collections.abc import Mapping
 
 from benchmarks.config.schema import RunConfig
-from benchmarks.records.record import FINAL_STATUSES, Record, read_record
+from benchmarks.records.record import FINAL_STATUSES, CorruptRecordError, Record, read_record
 from benchmarks.records.source import source_digests
 from methods.core.errors import UserError
 
 SUITE = {"benchmarks", "methods", "noise", "partition"}
 
 
+class StaleSourceError(UserError):
+    """The source has changed, and `stale=error` says to stop."""
+
+
 def find_finished(config: RunConfig) -> tuple[Record | None, str]:
-    """The record of a run that is not repeated, and one line if its source has changed."""
-    record = None if config.force else read_record(config.run_dir)
+    """The record of a run that is not repeated. One line if it is damaged or its source changed."""
+    try:
+        record = None if config.force else read_record(config.run_dir)
+    except CorruptRecordError as error:
+        return None, f"{error}; the run is repeated"
     if record is None or record.status not in FINAL_STATUSES:
         return None, ""
     changed = changed_packages(config, record.source)
@@ -43,8 +50,9 @@ def changed_packages(config: RunConfig, source: Mapping[str, str]) -> set[str]:
 
 
 def describe_change(config: RunConfig, changed: set[str]) -> str:
-    """One line about changed packages. Raises UserError with `stale=error`."""
+    """One line about changed packages. Raises StaleSourceError with `stale=error`."""
     line = f"the source of {', '.join(sorted(changed))} has changed since then"
     if config.stale == "error":
-        raise UserError(f"cannot use {config.run_dir}: {line}; set stale=rerun or stale=keep")
+        fix = "set stale=rerun or stale=keep"
+        raise StaleSourceError(f"cannot use {config.run_dir}: {line}; {fix}")
     return line

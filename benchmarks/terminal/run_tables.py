@@ -12,7 +12,13 @@ from benchmarks.config.sweep import PlannedRun
 from benchmarks.records.estimates import estimate, format_total, load_timed_records
 from benchmarks.records.files import LOG_FILE
 from benchmarks.records.lease import read_lease
-from benchmarks.records.record import FINAL_STATUSES, TESTED, Record, read_record
+from benchmarks.records.record import (
+    FINAL_STATUSES,
+    TESTED,
+    CorruptRecordError,
+    Record,
+    read_record,
+)
 from benchmarks.records.references import References, find_references
 from benchmarks.records.stale import find_finished
 from benchmarks.terminal.console import make_console
@@ -80,7 +86,7 @@ def print_planned_runs(runs: Sequence[PlannedRun], finished: set[str]) -> None:
     for overrides, config in runs:
         time = "" if config.run_id in finished else str(times[config.run_id] or "?")
         status = _status(config)
-        if status in FINAL_STATUSES and config.run_id not in finished:
+        if status in (*FINAL_STATUSES, "damaged") and config.run_id not in finished:
             status = f"{status}, to repeat"
         label = run_label([text for text in overrides if text not in shared])
         table.add_row(label, status, time, config.run_id)
@@ -214,7 +220,10 @@ def _label_accuracy(record: Record) -> tuple[float, float] | None:
 
 
 def _status(config: RunConfig) -> str:
-    record = read_record(config.run_dir)
+    try:
+        record = read_record(config.run_dir)
+    except CorruptRecordError:
+        return "damaged"
     return "pending" if record is None else record.status
 
 

@@ -66,7 +66,7 @@ def read_tuned(directory: Path) -> list[Data]:
     for path in sorted(directory.glob("*.yaml")):
         try:
             data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
             raise UserError(f"cannot read {path}: {type(error).__name__}") from error
         if not isinstance(data, dict) or not data.keys() >= KEYS:
             raise UserError(f"cannot read {path}: expected keys {', '.join(sorted(KEYS))}")

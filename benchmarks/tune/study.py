@@ -23,7 +23,7 @@ from benchmarks.config.schema import RunConfig
 from benchmarks.config.sweep import PlannedRun
 from benchmarks.loop.results import NUM_LAST_EVALUATIONS
 from benchmarks.records.readers import read_curve
-from benchmarks.records.record import read_record
+from benchmarks.records.record import CorruptRecordError, read_record
 from benchmarks.tune.space import Values, import_optuna, load_space, sample_values
 
 REDUCTION = 4  # of the budget in the first stage, and of the trials in the second stage
@@ -116,12 +116,16 @@ class Study:
         and without the upward bias of a maximum."""
         if config.run_id in self._scores:
             return self._scores[config.run_id]
-        record = read_record(config.run_dir)
+        try:
+            record = read_record(config.run_dir)
+        except CorruptRecordError:  # It is run again.
+            return None
         if record is None or (record.status == "failed" and config.run_id not in self.failed):
             return None
         score = -math.inf
         if record.status == "done":
-            curve = read_curve(config.run_dir)[JUDGES[self.settings.judge]]
+            column = JUDGES[self.settings.judge]
+            curve = read_curve(config.run_dir, column)[column]
             score = float(curve.tail(NUM_LAST_EVALUATIONS).mean())
         self._scores[config.run_id] = score
         return score

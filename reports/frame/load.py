@@ -20,7 +20,7 @@ from benchmarks.config.labels import protocol_caption
 from benchmarks.records.files import CHECKPOINT_FILE, RECORD_FILE, SCENARIO_FILE
 from benchmarks.records.record import (
     ACCURACIES,
-    REQUIRED_CONFIG,
+    CONFIG_TYPES,
     CorruptRecordError,
     Record,
     read_record,
@@ -29,7 +29,6 @@ from benchmarks.records.references import References, find_references, is_refere
 
 SCALARS = ("run_id", "status", "reason", "oracle", "rounds")
 SECTIONS = ("scenario", "summary", "metrics", "cost", "time")
-REQUIRED_KEYS = ("run_id", *REQUIRED_CONFIG)
 RESULT_KEYS = (
     "scenario.hash",
     "summary.best",
@@ -67,7 +66,7 @@ def load_runs(directories: Iterable[str | Path]) -> Runs:
             try:
                 record = read_record(run_dir)
             except CorruptRecordError as error:
-                warnings.append(str(error))
+                warnings.append(f"{error}; excluded")
                 continue
             if record is None:
                 warnings.append(unfinished_warning(run_dir))
@@ -174,11 +173,12 @@ def _add(rows: dict[str, Row], row: Row) -> list[str]:
 
 
 def _device_warnings(rows: Iterable[Row]) -> list[str]:
-    """One line for each configuration whose seeds ran on different devices."""
+    """One line for each configuration whose seeds ran on different devices or instruction sets."""
     devices: dict[Any, dict[str, str]] = {}
     for row in rows:
         key = tuple(sorted((k, repr(v)) for k, v in row["config"].items() if k != "seed"))
         name = row.get("time.device.name") or row.get("time.device.type", "cpu")
+        name = f"{name} {row.get('time.device.instruction_set', '')}".strip()
         devices.setdefault(key, {}).setdefault(name, row["run_id"])
     mixed = [
         ", ".join(f"{d} ({i})" for d, i in one.items()) for one in devices.values() if len(one) > 1
@@ -187,7 +187,7 @@ def _device_warnings(rows: Iterable[Row]) -> list[str]:
 
 
 def _frame(rows: list[Row]) -> pd.DataFrame:
-    columns = dict.fromkeys([*SCALARS, *REQUIRED_KEYS, *RESULT_KEYS, "run_dir", "config"])
+    columns = dict.fromkeys([*SCALARS, *CONFIG_TYPES, *RESULT_KEYS, "run_dir", "config"])
     for row in rows:
         columns |= dict.fromkeys(row)
     series = {name: pd.Series([row.get(name) for row in rows], dtype=object) for name in columns}

@@ -12,7 +12,7 @@ from benchmarks.config.schema import COMPONENTS, HASHED_SECTIONS, SCALES, drop_d
 from benchmarks.records.files import CONFIG_FILE, CURVE_FILE, SCENARIO_FILE
 from benchmarks.records.lease import read_lease
 from benchmarks.records.readers import read_curve, read_scenario
-from benchmarks.records.record import ACCURACIES, TESTED, read_record
+from benchmarks.records.record import ACCURACIES, TESTED, read_record, require_config
 from methods.core.errors import UserError
 from reports.figures import style
 from reports.frame import load
@@ -103,10 +103,10 @@ def _unfinished_row(run_dir: Path) -> load.Row | None:
             config[group] = {"name": raw[group]["name"], **raw[group]["params"]}
         status = "stopped" if is_stale(run_dir) else "running"
         row: load.Row = {"run_id": run_dir.name, "status": status, "reason": "", "oracle": ""}
-        row |= load.flatten(config) | {"run_dir": run_dir, "config": load.flatten(config)}
-    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
+        flat = load.flatten(require_config(config))
+        return row | flat | {"run_dir": run_dir, "config": flat}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError):
         return None
-    return row if all(row.get(key) is not None for key in load.REQUIRED_KEYS) else None
 
 
 def _run_data(row: load.Row) -> dict[str, Any]:

@@ -15,6 +15,7 @@ LINES: dict[str, dict[str, str | list[str]]] = yaml.safe_load(
     Path(__file__).with_name("wrong_command_lines.yaml").read_text(encoding="utf-8")
 )
 WORDS = {"{long}": "x" * 5000, "{open}": "[" * 300, "{brackets}": "[" * 300 + "]" * 300}
+WORDS["{zeros}"] = "0" * 400
 WORDS["{braces}"] = "{a:" * 300 + "1" + "}" * 300
 
 
@@ -66,23 +67,6 @@ def test_error_is_one_line_with_key_and_expected_values(
     for words in [parts] if isinstance(parts, str) else parts:
         assert words.replace("{tmp}", str(damaged_files)) in shown.err
     assert not list(tmp_path.iterdir())
-
-
-def test_damaged_record_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cell = ["scale=smoke", "executor=serial", f"runs_dir={tmp_path}"]
-    assert main([*cell, "dry=true"]) == 0
-    folder = tmp_path / next(
-        word
-        for word in capsys.readouterr().out.replace("/", " ").split()
-        if word.startswith("fedavg-digits-s1-")
-    )
-    folder.mkdir()
-    (folder / "record.json").write_text('{"status": "do')
-    assert main(cell) == 2
-    assert (
-        capsys.readouterr().err
-        == f"error: cannot read {folder}/record.json: not a valid JSON object; delete it to rerun\n"
-    )
 
 
 def test_arrays_of_the_users_own_are_checked(

@@ -85,7 +85,7 @@ def test_fedavg_is_used_for_a_method_without_runs() -> None:
         (["federation.num_clients=16"], 8, False),
         (["train.local_epochs=2"], 32, True),
         (["budget.participations=320"], 160, False),
-        (["method=jointopt", "method.budget_fraction=0.1"], 1.6, True),
+        (["method=jointopt", "method.budget_fraction=0.1", "method.joint_epochs=30"], 48, True),
     ],
 )
 def test_estimate_is_proportional_to_the_work(

@@ -128,6 +128,9 @@ def test_checkpoint_of_other_source_is_not_continued(
         with pytest.raises(InterruptedRunError):
             run_to_end(config, stops=[2])
         edit("SCALE = 0.5")
+        with pytest.raises(UserError, match="^cannot use .*: the source of scaled_package has"):
+            execute(replace(config, stale="error"))
+        assert not (config.run_dir / "record.json").exists()
         record, lines = execute(replace(config, stale=stale, force=False))
         assert len(lines) == 1 and f"has changed since then; {start}" in lines[0]
         (config.run_dir / "record.json").unlink()

@@ -9,10 +9,12 @@ from reports.frame.load import flatten, load_runs
 RECORDS = Path(__file__).parent / "records"
 EXPECTED_WARNINGS = {
     "bad-failed": "{}: failed: OSError: disk full; excluded",
-    "bad-half-written": "cannot read {}/record.json: not a valid JSON object; delete it to rerun",
-    "bad-no-summary": "cannot read {}/record.json: missing summary; delete it to rerun",
-    "bad-not-a-record": "cannot read {}/record.json: not a valid JSON object; delete it to rerun",
-    "bad-protocol": "cannot read {}/record.json: protocol version 0 is not comparable with 2",
+    "bad-half-written": "cannot read {}/record.json: not a valid JSON object: EOF while parsing a "
+    "string at line 19 column 9; excluded",
+    "bad-no-summary": "cannot read {}/record.json: missing summary; excluded",
+    "bad-not-a-record": "cannot read {}/record.json: not a valid JSON object; excluded",
+    "bad-protocol": "cannot read {}/record.json: protocol version 0 is not comparable with 2; "
+    "excluded",
     "bad-unfinished": "{}: unfinished, no record.json; excluded",
 }
 
@@ -66,6 +68,19 @@ def test_seeds_on_different_devices_have_a_warning(tmp_path):
     assert load_runs([tmp_path]).warnings == (
         "seeds of one cell ran on different devices: "
         "cpu (fedavg-noniid-s1), GPU (fedavg-noniid-s2)",
+    )
+
+
+def test_seeds_with_different_instruction_sets_have_a_warning(tmp_path):
+    for seed, used in ((1, "AVX2"), (2, "AVX512")):
+        run_dir = tmp_path / f"fedavg-noniid-s{seed}"
+        shutil.copytree(RECORDS / "good" / run_dir.name, run_dir)
+        record = json.loads((run_dir / "record.json").read_text())
+        record["time"]["device"] = {"type": "cpu", "instruction_set": used}
+        (run_dir / "record.json").write_text(json.dumps(record))
+    assert load_runs([tmp_path]).warnings == (
+        "seeds of one cell ran on different devices: "
+        "cpu AVX2 (fedavg-noniid-s1), cpu AVX512 (fedavg-noniid-s2)",
     )
 
 

@@ -1,11 +1,11 @@
 """A dataset of the user: one .npz file with four arrays."""
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.data.registry import ARRAY_NAMES, DATASETS, Arrays, DatasetInfo
+from methods.core.archives import read_arrays
 from methods.core.errors import UserError, invalid
 from methods.core.params import DataFile, parameters
 
@@ -20,12 +20,7 @@ def read_npz(info: DatasetInfo, data_dir: Path, params: NpzParams) -> Arrays:
     path = Path(params.path).expanduser()
     if not path.is_file():
         raise invalid("dataset.path", params.path, f"an .npz file with {', '.join(ARRAY_NAMES)}")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ARRAY_NAMES if name in file}
-    except (ValueError, EOFError, OSError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        reason = f"not an .npz file of plain arrays ({' '.join(str(error).split())})"
-        raise UserError(f"cannot read {path}: {reason}") from error
+    arrays = read_arrays(path, ARRAY_NAMES)
     if missing := [name for name in ARRAY_NAMES if name not in arrays]:
         raise UserError(f"cannot read {path}: it has no array {', '.join(missing)}")
     for split in ("train", "test"):
