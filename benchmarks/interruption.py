@@ -103,12 +103,22 @@ def defer_signals_of_sweep() -> Iterator[Path]:
             _State.stop_file = None
 
 
+@contextmanager
+def block_signals() -> Iterator[None]:
+    """Start processes that a signal to the process group does not end: they inherit the mask."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+
+
 def launch_until_done(launch: Callable[[], None]) -> None:
     """Launch runs, and again if a worker process dies. `launch` starts the unfinished runs."""
     for _ in range(MAX_LAUNCHES):
         try:
             return launch()
-        except BrokenExecutor:
+        except (BrokenExecutor, BrokenPipeError):  # the latter from a process that starts
             raise_if_requested()
     raise UserError(
         f"cannot finish the runs: worker processes died {MAX_LAUNCHES} times (killed or out of "
@@ -120,6 +130,7 @@ def serve_sweep(parent: int, stop_file: Path) -> None:
     """Initialize a worker process of a launcher: the process of the sweep decides when it ends."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     _State.serves_sweep = True
     end_with_parent(parent, stop_file)
 

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.config.schema import RunConfig
-from benchmarks.interruption import defer_signals_of_sweep, raise_if_requested, serve_sweep
+from benchmarks.interruption import (
+    block_signals,
+    defer_signals_of_sweep,
+    raise_if_requested,
+    serve_sweep,
+)
 from benchmarks.run import run_from_config
 from benchmarks.tune.study import FIRST, FULL, Study
 
@@ -69,7 +74,11 @@ def _make_pool(jobs: int, stop_file: Path) -> Executor:
     if jobs == 1:
         return InProcessExecutor()
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, context, serve_sweep, (os.getpid(), stop_file))
+    with block_signals():
+        pool = ProcessPoolExecutor(jobs, context, serve_sweep, (os.getpid(), stop_file))
+        for _ in range(jobs):
+            pool.submit(os.getpid)  # starts a process
+    return pool
 
 
 def _execute(config: RunConfig) -> str | None:

@@ -80,7 +80,12 @@ class CheckedSweeper(Sweeper):
 
     def _launch(self, runs: "Sequence[PlannedRun]") -> None:
         """Launch runs, and the unfinished ones again if a worker process of the launcher dies."""
-        from benchmarks.interruption import defer_signals_of_sweep, launch_until_done, serve_sweep
+        from benchmarks.interruption import (
+            block_signals,
+            defer_signals_of_sweep,
+            launch_until_done,
+            serve_sweep,
+        )
         from benchmarks.terminal.run_tables import finished_run_ids
 
         assert self.launcher is not None
@@ -101,6 +106,10 @@ class CheckedSweeper(Sweeper):
 
         with defer_signals_of_sweep() as stop_file:
             if options := self._joblib_options():
+                from joblib.externals.loky.backend import resource_tracker
+
+                with block_signals():
+                    resource_tracker.ensure_running()
                 options |= {"initializer": serve_sweep, "initargs": (os.getpid(), stop_file)}
             launch_until_done(launch)
 

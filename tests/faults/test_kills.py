@@ -102,7 +102,8 @@ class Chain:
         except Exception as error:
             self.problems.append(f"{self}: {type(error).__name__}: {error}")
         print(f"{self}:", "FAILED" if self.problems else "records equal", flush=True)
-        print(*self.problems, sep="\n", end="", flush=True)
+        for problem in self.problems:
+            print(problem, flush=True)
         return self
 
     def _kill(self, kill: Kill) -> None:
