@@ -41,7 +41,8 @@ def compose_runs(runs: Iterable[Iterable[str]]) -> list[RunConfig]:
         return [composer.compose_run(overrides) for overrides in runs]
 
 
-_COMPOSITIONS: dict[tuple[str, ...], dict[tuple[str, ...], DictConfig]] = {}  # by search path
+# By search path: compositions, and overrides with an existing option after `hydra.searchpath=`.
+_KNOWN: dict[tuple[str, ...], tuple[dict[tuple[str, ...], DictConfig], set[tuple[str, ...]]]] = {}
 
 
 class Composer:
@@ -53,8 +54,8 @@ class Composer:
         loader = GlobalHydra.instance().config_loader()
         self._groups = frozenset(loader.list_groups(""))
         search_path = tuple(str(entry.path) for entry in loader.get_search_path().get_path())
-        self._checked: set[str] = set()  # overrides with an existing option
-        self._compositions = _COMPOSITIONS.setdefault((config_name, *search_path), {})
+        known = _KNOWN.setdefault((config_name, *search_path), ({}, set()))
+        self._compositions, self._checked = known
 
     def compose_run(self, overrides: Iterable[str]) -> RunConfig:
         """Compose and validate one run."""
@@ -89,9 +90,11 @@ class Composer:
 
     def _compose_choices(self, choices: tuple[str, ...]) -> DictConfig:
         if choices not in self._compositions:
-            check_options(text for text in choices if text not in self._checked)
+            paths = [text for text in choices if text.startswith("hydra.searchpath=")]
+            new = {text: (*paths, text) for text in choices if (*paths, text) not in self._checked}
+            check_options([*paths, *new])
             self._compositions[choices] = compose(self._config_name, list(choices))
-            self._checked |= {text for text in choices if not text.startswith("hydra.searchpath=")}
+            self._checked.update(new.values())
         return self._compositions[choices]
 
 

@@ -1,5 +1,7 @@
 """Search path: configuration of installed packages that add components to the suite."""
 
+import sys
+from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +27,12 @@ class InstalledPackages(SearchPathPlugin):
 
 def plugin_conf_dirs() -> list[Path]:
     """Directories `conf` of the packages with an entry point in a group `fln.*`."""
+    return _find_conf_dirs(tuple(sys.path))
+
+
+@cache
+def _find_conf_dirs(import_path: tuple[str, ...]) -> list[Path]:
+    # Listing all entry points takes 10 ms, and every composition of a run needs them.
     packages = {
         entry.module.partition(".")[0]
         for group in entry_points().groups

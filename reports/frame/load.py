@@ -11,6 +11,7 @@ run directory, `config` has the keys and values of the configuration that this r
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,19 @@ class Runs:
     warnings: tuple[str, ...]
     references: pd.DataFrame
     unfinished_dirs: tuple[Path, ...] = ()
+
+    @cached_property
+    def configurations(self) -> dict[tuple[str, str, str], list[list[Row]]]:
+        """By scale, dataset and method: the runs of each configuration, which differ in the seed.
+
+        Completed runs are first. Runs on clean labels are left out.
+        """
+        found: dict[Any, dict[Any, list[Row]]] = {}
+        for row in [*rows_of(self.done), *rows_of(self.unsuccessful)]:
+            names = row["scale"], row["dataset.name"], row["method.name"]
+            key = frozenset(item for item in row["config"].items() if item[0] != "seed")
+            found.setdefault(names, {}).setdefault(key, []).append(row)
+        return {names: list(rows.values()) for names, rows in found.items()}
 
 
 def load_runs(directories: Iterable[str | Path]) -> Runs:

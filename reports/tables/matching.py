@@ -8,7 +8,7 @@ models), the keys that distinguish them must be equal at every scale.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from benchmarks.config import experiments
 from benchmarks.config.compose import compose_run
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from methods.core.errors import UserError
-from reports.frame.load import Row, Runs, flatten, rows_of
+from reports.frame.load import Row, Runs, flatten
 from reports.published.tables import PublishedTable, load_table, table_names
 
 CellKey = tuple[str, str]  # row label, column label
@@ -43,7 +43,7 @@ def match(
     table: PublishedTable, runs: Runs, scale: str, hyperparameters: str = ""
 ) -> tuple[dict[CellKey, Match], list[str]]:
     """Runs of the cells that have one at this scale, and warnings, also about near misses."""
-    runs_by_names = _group_by_names(runs, scale)
+    found_names = {names[1:] for names in runs.configurations if names[0] == scale}
     more = [f"hyperparameters={hyperparameters}"] if hyperparameters else []
     overrides = {
         (row.label, column.label): (*table.overrides(row.label, column.label, scale), *more)
@@ -51,26 +51,27 @@ def match(
         for column in table.columns
         if table.cell(row.label, column.label).method
     }
-    configs, warnings = _compose_cells(table.name, overrides, runs_by_names, scale)
+    configs, warnings = _compose_cells(table.name, overrides, found_names, scale)
     distinguishing = _distinguishing_keys(configs)
     varied = _varied_keys(table) | _varied_cell_keys()
     found: dict[CellKey, Match] = {}
     near_misses: Counter[str] = Counter()
     for key, config in configs.items():
         is_required = _required_key_filter(scale, distinguishing[key])
-        for run in runs_by_names[_names(overrides[key])]:
-            different = differences(run["config"], config, is_required)
-            done = run["status"] == "done"
+        for seeds in runs.configurations[scale, *_names(overrides[key])]:
+            different = differences(seeds[0]["config"], config, is_required)
+            done = [run for run in seeds if run["status"] == "done"]
             if not different:
                 if key not in found:
                     found[key] = Match(compose_flat(table.overrides(*key), table.scale))
-                (found[key].done if done else found[key].unsuccessful).append(run)
+                found[key].done += done
+                found[key].unsuccessful += seeds[len(done) :]
             # A run that differs in a key of a heading belongs to another cell or table.
             elif done and not any(
                 name in varied or name == "protocol" or name.endswith(".name") for name in different
             ):
                 values = (f"{name}={one} (cell: {two})" for name, (one, two) in different.items())
-                near_misses[", ".join(values)] += 1
+                near_misses[", ".join(values)] += len(done)
     for entry in found.values():
         _keep_one_configuration(entry)
     warnings += [
@@ -112,7 +113,7 @@ def in_sections(*sections: str) -> Callable[[str], bool]:
 def _compose_cells(
     table_name: str,
     overrides: Mapping[CellKey, Sequence[str]],
-    runs_by_names: Mapping[tuple[str, str], list[Row]],
+    found_names: Container[tuple[str, ...]],
     scale: str,
 ) -> tuple[dict[CellKey, FlatConfig], list[str]]:
     """Configurations of the cells that may have runs, and warnings about invalid overrides."""
@@ -120,7 +121,7 @@ def _compose_cells(
     failed: dict[str, list[CellKey]] = defaultdict(list)
     for key, texts in overrides.items():
         try:
-            if _names(texts) in runs_by_names:
+            if _names(texts) in found_names:
                 configs[key] = compose_flat(texts, scale)
         except UserError as error:
             failed[str(error)].append(key)
@@ -129,15 +130,6 @@ def _compose_cells(
         for reason, keys in failed.items()
     ]
     return configs, warnings
-
-
-def _group_by_names(runs: Runs, scale: str) -> dict[tuple[str, str], list[Row]]:
-    """Runs of the scale by dataset and method."""
-    found = defaultdict(list)
-    for frame in (runs.done, runs.unsuccessful):
-        for row in rows_of(frame[frame["scale"] == scale]):
-            found[row["dataset.name"], row["method.name"]].append(row)
-    return dict(found)
 
 
 def _names(overrides: Sequence[str]) -> tuple[str, str]:

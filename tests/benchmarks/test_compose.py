@@ -69,7 +69,7 @@ def test_unusual_overrides_equal_hydra(overrides: str) -> None:
 
 def test_runs_with_the_same_options_share_a_composition(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(compose_module, "_COMPOSITIONS", {})
+    monkeypatch.setattr(compose_module, "_KNOWN", {})
     monkeypatch.setattr(
         compose_module, "compose", lambda *given: calls.append(given) or compose(*given)
     )
@@ -82,7 +82,7 @@ def test_runs_with_the_same_options_share_a_composition(monkeypatch: pytest.Monk
 def test_a_table_with_five_seeds_needs_ten_compositions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine rows select different options; one composition reads the experiment."""
     calls = []
-    monkeypatch.setattr(compose_module, "_COMPOSITIONS", {})
+    monkeypatch.setattr(compose_module, "_KNOWN", {})
     monkeypatch.setattr(
         compose_module, "compose", lambda *given: calls.append(given) or compose(*given)
     )
