@@ -80,31 +80,31 @@ class UploadQueue:
 
     def __init__(self, device: torch.device):
         self.device = device
-        self._values: list[Any] = []
+        self._queued: list[Any] = []
         self._num_uploaded = 0
 
     def put(self, value: Any) -> int:
         """Let a value wait. Returns its number."""
-        self._values.append(value)
-        return len(self._values) - 1
+        self._queued.append(value)
+        return len(self._queued) - 1
 
     def get(self, number: int) -> Any:
         """The value with its tensors on the device. Uploads it if it still waits."""
         if number >= self._num_uploaded:
             self.upload(None)
-        return self._values[number]
+        return self._queued[number]
 
     def peek(self, number: int) -> Any:
         """The value wherever its tensors are."""
-        return self._values[number]
+        return self._queued[number]
 
     def upload(self, value: T) -> T:
         """A value with its tensors on the device. It is not kept."""
-        waiting = self._values[self._num_uploaded :]
+        waiting = self._queued[self._num_uploaded :]
         moved: T
         *uploaded, moved = Border(self.device).to_device([*waiting, value])
-        self._values[self._num_uploaded :] = uploaded
-        self._num_uploaded = len(self._values)
+        self._queued[self._num_uploaded :] = uploaded
+        self._num_uploaded = len(self._queued)
         return moved
 
 

@@ -201,12 +201,13 @@ def test_skipped_figures_are_reported(tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.out.split()[0] == "fedcorr_figure3"
     prefix = f"fedcorr_figure3 laptop: cannot read {runs}"
-    assert printed.err.splitlines() == [
+    lines = printed.err.splitlines()
+    assert lines[:2] == [
         "lsg_figure5 laptop: skipped: no setting has runs of lsg with two values of method.lambda_",
         "fedcnml_figure2 laptop: skipped: no run of fedcnml with eta in its journal",
-        f"{prefix}/fedcorr-002/journal.jsonl: JSONDecodeError",
-        f"{prefix}/fedcorr-001/scenario.npz: BadZipFile",
     ]
+    assert lines[2].startswith(f"{prefix}/fedcorr-002/journal.jsonl: ")
+    assert lines[3].startswith(f"{prefix}/fedcorr-001/scenario.npz: ") and len(lines) == 4
 
 
 @pytest.mark.parametrize(
