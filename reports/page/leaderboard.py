@@ -11,6 +11,7 @@ from reports.figures import select
 from reports.figures.select import SETTING_SECTIONS, VARIANT_SECTIONS, Setting, settings
 from reports.frame import statistics as stats
 from reports.frame.load import Row, caption_of
+from reports.frame.pivot import reference_accuracies
 from reports.page.rerun import rerun, to_override_value
 from reports.tables.rendering import with_greek_letters
 
@@ -153,13 +154,11 @@ def is_reference(variant: Setting) -> bool:
 
 def _repaired(rows: Sequence[Row], accuracy: str) -> dict[str, Any] | None:
     """Damage repaired in percent, over the seeds with reference runs."""
-    keys = [f"{part}.{accuracy}" for part in ("summary", "reference.given", "reference.clean")]
-    runs = [[row[key] for key in keys] for row in rows if all(key in row for key in keys)]
-    found = stats.damage_repaired([runs])
+    found = stats.damage_repaired([reference_accuracies(rows, accuracy)])
     if found is None:
         return None
-    ends = found.interval and [round(100 * end, 2) for end in found.interval]
-    return {"share": round(100 * found.share, 2), "interval": ends}
+    interval = [round(100 * end, 2) for end in found.interval] or None
+    return {"share": round(100 * found.share, 2), "interval": interval}
 
 
 def _mean(values: Sequence[float | None], factor: float = 1, digits: int = 4) -> float | None:

@@ -95,9 +95,9 @@ class Section:
     """A titled table without groups, and notes below it."""
 
     title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str]
 
 
 @dataclass
