@@ -8,6 +8,7 @@ from typing import Any
 from methods.core.errors import UserError
 from reports.frame.load import Row, group_by
 from reports.frame.pivot import format_value
+from reports.tables.rendering import with_greek_letters
 
 Setting = tuple[tuple[str, str], ...]
 # Sections that all methods of a comparison share.
@@ -129,16 +130,17 @@ def variants(rows: Sequence[Row]) -> list[str]:
 
 
 def numeric_params(row: Row, section: str) -> str:
-    """The numbers of a section, such as "rho 0.6, tau 0.5"."""
-    return ", ".join(
+    """The numbers of a section, such as "ρ 0.6, τ 0.5"."""
+    numbers = [
         f"{key.removeprefix(f'{section}.')} {value:g}"
         for key, value in row["config"].items()
         if key.startswith(f"{section}.") and type(value) in (int, float)
-    )
+    ]
+    return with_greek_letters(", ".join(numbers))
 
 
 def section_label(row: Row, section: str) -> str:
-    """Name and numbers of a section, such as "rho_tau (rho 0.6, tau 0.5)"."""
+    """Name and numbers of a section, such as "rho_tau (ρ 0.6, τ 0.5)"."""
     name, numbers = row[f"{section}.name"], numeric_params(row, section)
     return f"{name} ({numbers})" if numbers else str(name)
 

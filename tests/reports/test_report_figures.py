@@ -106,7 +106,7 @@ def test_partition_bubbles(name, runs):
     """Only the run with a Dirichlet partition is non-IID."""
     axes = plot(name, runs).axes
     sizes = axes[0].collections[0].get_sizes()
-    assert axes[0].get_title(loc="left") == "cifar100, dirichlet (alpha 0.5)"
+    assert axes[0].get_title(loc="left") == "cifar100, dirichlet (α 0.5)"
     assert axes[0].get_title(loc="right") == "largest bubble: 10 samples"
     assert len(points(axes[0])) == 9 and sizes.max() / sizes.min() == pytest.approx(10 / 2)
     if name == "fedcorr_figure10":

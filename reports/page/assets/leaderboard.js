@@ -94,7 +94,7 @@ function statusCell(entry) {
 /** Progress of the slowest run with this status, by participations. */
 function progressPercent(entry, status) {
   const runs = entry.runs.filter((run) => run.status === status);
-  const fractions = runs.map((run) => (unpack(run.curve?.participations)?.at(-1) ?? 0) / entry.setting.budget);
+  const fractions = runs.map((run) => (run.curve?.participations.at(-1) ?? 0) / entry.setting.budget);
   return Math.min(100, Math.floor(100 * Math.min(...fractions)));
 }
 
