@@ -69,8 +69,8 @@ def noise_levels(rows: Sequence[Row], notes: list[str]) -> Figure:
     ):
         if column in estimate:
             upper.plot(x, estimate[column], look, color=color, markevery=every, label=label)
-    upper.set(ylabel=NOISE_RATE, ylim=(-2, 100), xlim=(-1, len(x)))
-    upper.xaxis.set_major_locator(MaxNLocator(integer=True))
+    upper.set(ylabel=NOISE_RATE, ylim=(-2, 102))
+    style.number_clients(upper, len(x))
     noisy, predicted = estimate["noisy"], estimate["predicted"]
     detected = f"noisy clients detected: {(noisy & predicted).sum()} of {noisy.sum()}"
     upper.set_title(f"{detected}; false positives: {(predicted & ~noisy).sum()}", loc="left")
@@ -93,7 +93,7 @@ def label_correction(rows: Sequence[Row], notes: list[str]) -> Figure:
     """
     row = select.best_match(_runs_with_key(rows, "fedcorr", "label_confusion", notes))
     shown = extract.label_confusions(row["journal"], row["scenario"])
-    figure, axes = style.panels(1, len(shown), 2.8)
+    figure, axes = style.panels(1, len(shown), 3.1)
     for axis, (title, counts) in zip(axes[0], shown, strict=True):
         plot_heat_map(axis, extract.row_percentages(counts))
         axis.set_title(f"{title}\naccuracy {100 * np.trace(counts) / counts.sum():.1f} %")
@@ -199,7 +199,8 @@ def plot_score_density(axis: Axes, values: Array, fit: Fit, scenario: Scenario) 
     for density, dashes, kind in zip(densities, ("-", "--"), ("clean", "noisy"), strict=True):
         label = f"mixture, {kind} component"
         axis.plot(x, density, color=style.BLACK, linestyle=dashes, label=label)
-    axis.set_ylim(0, 1.06 * max(bottom.max(), densities.max()))
+    # A component of little variance would hide the histogram.
+    axis.set_ylim(0, 1.06 * max(bottom.max(), min(densities.max(), 2 * bottom.max())))
 
 
 def _plot_against_noise(axis: Axes, values: Array, scenario: Scenario) -> None:

@@ -38,7 +38,8 @@ def sorted_partitions(rows: Sequence[Row], notes: list[str]) -> Figure:
         upper.set_title(select.caption(row, "dataset", "partition"), loc="left")
         upper.tick_params(labelbottom=False)
         sizes.bar(np.arange(len(counts)), counts.sum(axis=1), color=style.BLUE, width=0.8)
-        sizes.set(xlim=upper.get_xlim(), xlabel="client, sorted by size", ylabel="samples")
+        sizes.set(xlabel="client, sorted by size", ylabel="samples")
+        style.number_clients(sizes, len(counts))
     return style.finish(figure, shown)
 
 
@@ -76,7 +77,8 @@ def plot_bubbles(axis: Axes, counts: Array) -> None:
     clients, classes = np.nonzero(counts)
     areas = MAX_BUBBLE_AREA * counts[clients, classes] / counts.max()
     axis.scatter(clients, classes, s=areas, color=style.BLUE, linewidths=0)
-    axis.set(ylabel="true class", xlim=(-1, len(counts)), ylim=(-0.8, counts.shape[1] - 0.2))
+    axis.set(ylabel="true class", ylim=(-0.8, counts.shape[1] - 0.2))
+    style.number_clients(axis, len(counts))
     if counts.shape[1] <= 10:
         axis.set_yticks(range(counts.shape[1]))
     axis.set_title(f"largest bubble: {int(counts.max())} samples", loc="right", fontsize=8)

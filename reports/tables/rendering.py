@@ -15,14 +15,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 DASH = "–"
 GREEK = {
     "rho": "ρ", "tau": "τ", "alpha": "α", "beta": "β", "gamma": "γ", "theta": "θ", "pi": "π",
-    "mu2": "μ₂",
+    "epsilon": "ε", "mu2": "μ₂",
 }  # fmt: skip
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "±": r"\,$\pm$\,", DASH: "--", "×": r"$\times$", "<": "$<$", ">": "$>$",
     "ρ": r"$\rho$", "τ": r"$\tau$", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$",
-    "θ": r"$\theta$", "π": r"$\pi$", "μ": r"$\mu$", "₁": r"$_1$", "₂": r"$_2$", "₃": r"$_3$",
+    "θ": r"$\theta$", "ε": r"$\epsilon$", "π": r"$\pi$", "μ": r"$\mu$",
+    "₁": r"$_1$", "₂": r"$_2$", "₃": r"$_3$",
 }  # fmt: skip
 
 

@@ -84,7 +84,7 @@ function runsSection(entry, selected) {
   if (entry.reference) parts.push(el("p", { class: "hint" }, "Reference: trained on the clean labels of the scenario."));
   if (entry.versus) {
     const { mean, n, verdict } = entry.versus;
-    const text = `${ACCURACY_NAMES[DATA.accuracy]} minus FedAvg's: ${formatSigned(mean)} (${n} paired); ${verdict}.`;
+    const text = `${ACCURACY_NAMES[DATA.accuracy]} minus that of FedAvg: ${formatSigned(mean)} (${formatNumberOf(n, "pair")}); ${verdict}.`;
     parts.push(el("p", { class: "hint" }, text));
   }
   return section("Runs", ...parts);
@@ -150,7 +150,7 @@ function scenarioSection(run) {
   if (!scenario) parts.push(el("p", { class: "soft" }, "No figure: scenario.npz is missing."));
   else parts.push(...scenarioFigure(scenario));
   if (scenario?.transition) {
-    const caption = "Fraction of the true class (row) with each given label (column), %";
+    const caption = "Percentage of the true class (row) with each given label (column)";
     parts.push(el("details", {}, el("summary", {}, "Label transition matrix"), heatMap(scenario.transition, caption)));
   }
   return section("Scenario", ...parts);

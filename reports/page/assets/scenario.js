@@ -133,5 +133,5 @@ function confusionTable({ counts, recall }) {
   });
   const titles = counts.map((row, truth) =>
     row.map((count, predicted) => `true class ${truth}, predicted ${predicted}: ${count}`));
-  return heatMap(percentages, "Fraction of the true class (row) predicted as each class (column), %", titles);
+  return heatMap(percentages, "Percentage of the true class (row) predicted as each class (column)", titles);
 }
