@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import matplotlib
 from matplotlib.figure import Figure
 
 from benchmarks.config.schema import SCALES
@@ -79,7 +80,7 @@ def _plot(name: str, rows: Sequence[Row], out: Path, **options: str) -> list[str
     """Plot one figure at one scale. Returns notes, or the reason why it was skipped."""
     notes: list[str] = []
     try:
-        with style.context():
+        with matplotlib.rc_context(style.RC):
             style.save(FIGURES[name](rows, notes, **options), out, name)
         print(f"{name} {out.name} -> {out}/{name}.png, .pdf")
     except UserError as error:

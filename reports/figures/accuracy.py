@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -170,7 +171,8 @@ def _plot_means(
     axis: Axes, points: Iterable[tuple[float, Row]], label: str, look: Mapping[str, Any]
 ) -> None:
     """Plot the mean best accuracy over seeds at each x, with the standard deviation."""
-    found = extract.mean_std_by_x((x, 100 * float(row["summary.best"])) for x, row in points)
+    table = pd.DataFrame([(x, 100 * float(row["summary.best"])) for x, row in points])
+    found = table.groupby(0)[1].agg(["mean", "std"])
     axis.errorbar(found.index, found["mean"], yerr=found["std"], capsize=2, label=label, **look)
 
 

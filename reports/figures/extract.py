@@ -1,6 +1,6 @@
 """Data of the figures, from the files of run directories. Fractions become percentages."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,9 +88,3 @@ def curve_band(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
     series = [curve.groupby("participations")["accuracy"].last() for curve in curves]
     table = 100 * pd.concat(series, axis=1, join="inner").sort_index()
     return table.agg(["mean", "std"], axis=1)
-
-
-def mean_std_by_x(points: Iterable[tuple[float, float]]) -> pd.DataFrame:
-    """Mean and sample standard deviation of y by ascending x; NaN deviation for one value."""
-    table = pd.DataFrame(points, columns=["x", "y"])
-    return table.groupby("x")["y"].agg(["mean", "std"])

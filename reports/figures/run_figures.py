@@ -6,6 +6,7 @@
 import io
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -24,7 +25,7 @@ def render_figures(run_dir: Path) -> dict[str, bytes]:
     A figure is absent if the run has no data for it, or if a file is missing or damaged.
     """
     images = {}
-    with style.context():
+    with matplotlib.rc_context(style.RC):
         for plot in (partition, lid_mixture, confusion):
             try:
                 figure = plot(run_dir)

@@ -3,7 +3,6 @@
 import math
 import textwrap
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +27,13 @@ NOISY: dict[str, Any] = {"color": RED, "marker": "^"}
 MARKERS_PER_LINE = 10
 LETTER_WIDTH, LINE_HEIGHT = 0.062, 0.18  # inches, of the type in a legend
 WIDTH = 7.2  # inches, the text width of a page
+# Figures are plotted and saved in `matplotlib.rc_context(RC)`.
 RC: dict[Any, Any] = {
     "font.size": 9, "figure.titlesize": 9, "axes.titlesize": 9, "axes.labelsize": 9,
     "xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 8, "legend.frameon": False,
     "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.3,
     "lines.markersize": 4, "hatch.linewidth": 0.6, "pdf.fonttype": 42, "savefig.dpi": 200,
 }  # fmt: skip
-
-
-def context() -> AbstractContextManager[None]:
-    """Context in which figures are plotted and saved."""
-    return matplotlib.rc_context(RC)
 
 
 def panels(

@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +73,13 @@ def build(options: command.Options) -> int:
 def take_snapshot(directories: Sequence[str]) -> Snapshot:
     """Sizes and times of the input files, and the directories of stale runs."""
     found = set()
-    for directory in directories:
-        for root, _, files in os.walk(directory):
-            for name in WATCHED_FILES.intersection(files):
-                try:
-                    status = os.stat(os.path.join(root, name))
-                except FileNotFoundError:
-                    continue  # deleted after the directory was listed
+    for root, _, files in chain.from_iterable(map(os.walk, directories)):
+        for name in WATCHED_FILES.intersection(files):
+            with suppress(FileNotFoundError):  # deleted after the directory was listed
+                status = os.stat(os.path.join(root, name))
                 found.add((os.path.join(root, name), status.st_size, status.st_mtime_ns))
-            if CONFIG_FILE in files and RECORD_FILE not in files and is_stale(Path(root)):
-                found.add((root, 0, 0))
+        if CONFIG_FILE in files and RECORD_FILE not in files and is_stale(Path(root)):
+            found.add((root, 0, 0))
     return frozenset(found)
 
 

@@ -74,9 +74,8 @@ def _unfinished_rows(runs: load.Runs) -> tuple[list[load.Row], list[str]]:
     finished = {run_id for frame in frames for run_id in frame["run_id"]}
     rows: dict[str, load.Row] = {}
     for run_dir in runs.unfinished_dirs:
-        row = _unfinished_row(run_dir)
-        if row is not None and row["run_id"] not in finished:
-            rows.setdefault(row["run_id"], row)
+        if run_dir.name not in finished and (row := _unfinished_row(run_dir)):
+            rows.setdefault(run_dir.name, row)
     shown = {load.unfinished_warning(row["run_dir"]) for row in rows.values()}
     return list(rows.values()), [line for line in runs.warnings if line not in shown]
 
@@ -96,12 +95,12 @@ def _unfinished_row(run_dir: Path) -> load.Row | None:
         config = drop_defaults(config | {key: raw[key] for key in names if key in raw})
         for group in COMPONENTS:
             config[group] = {"name": raw[group]["name"], **raw[group]["params"]}
-        status = "stopped" if is_stale(run_dir) else "running"
-        row: load.Row = {"run_id": run_dir.name, "status": status, "reason": "", "oracle": ""}
         flat = load.flatten(require_config(config))
-        return row | flat | {"run_dir": run_dir, "config": flat}
     except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError):
         return None
+    status = "stopped" if is_stale(run_dir) else "running"
+    row = {"run_id": run_dir.name, "status": status, "reason": "", "oracle": ""}
+    return row | flat | {"run_dir": run_dir, "config": flat}
 
 
 def _run_data(row: load.Row) -> dict[str, Any]:

@@ -14,6 +14,11 @@ from reports.tables.rendering import DASH, TableEntry
 from reports.tables.results import ReproducedCell, Results
 
 COMPARED_SECTIONS = ("method", "model", "train", "federation")  # may differ between rivals
+BOLD_RULE = (
+    "Bold, published: best method per condition. Bold, reproduced: better than every other method"
+    f" of the condition, p at most {SIGNIFICANCE_LEVEL:g} in paired sign-flip tests by seed after"
+    " Holm's correction for the conditions; never for one seed."
+)
 V = TypeVar("V")
 
 
@@ -94,12 +99,7 @@ def _general_notes(results: Results, shared: list[str], of_paper: list[str]) -> 
             notes.add(f"Published: {ACCURACIES[table.metric]}.")
     reasons = dict.fromkeys(cell.note for cell in table.cells if cell.value is None)
     dashes = f" A dash in the paper is shown as its reason: {' or '.join(reasons)}."
-    notes.add(
-        "Bold, published: best method per condition. Bold, reproduced: better than every other"
-        f" method of the condition, p at most {SIGNIFICANCE_LEVEL:g} in paired sign-flip tests by"
-        " seed after Holm's correction for the conditions; never for one seed."
-        f" {DASH}: no runs.{dashes if reasons else ''}"
-    )
+    notes.add(f"{BOLD_RULE} {DASH}: no runs.{dashes if reasons else ''}")
     if results.caption:
         notes.add(f"Reproduced with {results.caption}.")
     if results.scale != table.scale:
@@ -109,8 +109,7 @@ def _general_notes(results: Results, shared: list[str], of_paper: list[str]) -> 
         )
     if shared:
         notes.add(f"All reproduced cells: {' '.join(shared)}")
-    for text in of_paper:
-        notes.add(text)
+    notes.add(*of_paper)
     return notes
 
 

@@ -130,10 +130,11 @@ def _compose_cells(
                 configs[key] = compose_flat(texts, scale)
         except UserError as error:
             failed[str(error)].append(key)
-    warnings = [
-        f"{table_name}: {_list_cells(keys)} not configured: {reason}"
-        for reason, keys in failed.items()
-    ]
+    warnings = []
+    for reason, keys in failed.items():
+        others = f"{len(keys)} cells, the first is " if len(keys) > 1 else ""
+        cell = f"{others}cell ({', '.join(keys[0])})"
+        warnings.append(f"{table_name}: {cell} not configured: {reason}")
     return configs, warnings
 
 
@@ -198,9 +199,3 @@ def _keep_one_configuration(entry: Match) -> None:
     entry.num_excluded = len(entry.done) - len(groups[chosen])
     entry.done = sorted(groups[chosen], key=lambda run: int(run["seed"]))
     entry.unsuccessful = [run for run in entry.unsuccessful if conditions(run) == chosen]
-
-
-def _list_cells(keys: Sequence[CellKey]) -> str:
-    row, column = keys[0]
-    first = f"cell ({row}, {column})"
-    return first if len(keys) == 1 else f"{len(keys)} cells, the first is {first}"

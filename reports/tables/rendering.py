@@ -75,10 +75,8 @@ class ReportTable:
     @property
     def line_groups(self) -> list[tuple[str, list[Line]]]:
         """Lines by the heading above them."""
-        return [
-            (group, list(members))
-            for group, members in groupby(self.lines, key=lambda line: line.group)
-        ]
+        groups = groupby(self.lines, key=lambda line: line.group)
+        return [(group, list(members)) for group, members in groups]
 
     @property
     def lines_per_row(self) -> int:
@@ -102,10 +100,9 @@ class Notes:
     general: list[str] = field(default_factory=list)
     marked: dict[str, str] = field(default_factory=dict)
 
-    def add(self, text: str) -> None:
-        """Add a note about the whole table."""
-        if text not in self.general:
-            self.general.append(text)
+    def add(self, *texts: str) -> None:
+        """Add notes about the whole table."""
+        self.general = list(dict.fromkeys([*self.general, *texts]))
 
     def mark(self, texts: Iterable[str]) -> tuple[str, ...]:
         """Letters of the notes of one cell."""
@@ -115,10 +112,8 @@ class Notes:
 
     def as_list(self) -> tuple[tuple[str, str], ...]:
         """(mark, text) of all notes, those about the whole table first."""
-        return (
-            *(("", text) for text in self.general),
-            *((mark, text) for text, mark in self.marked.items()),
-        )
+        marked = ((mark, text) for text, mark in self.marked.items())
+        return (*(("", text) for text in self.general), *marked)
 
 
 def letters(index: int) -> str:
@@ -182,11 +177,8 @@ _PLAIN = Environment(
 _HTML = _PLAIN.overlay(autoescape=True)
 # The default delimiters clash with the braces of LaTeX.
 _LATEX = _PLAIN.overlay(
-    block_start_string="<%",
-    block_end_string="%>",
-    variable_start_string="<<",
-    variable_end_string=">>",
-    comment_start_string="<#",
-    comment_end_string="#>",
-)
+    block_start_string="<%", block_end_string="%>",
+    variable_start_string="<<", variable_end_string=">>",
+    comment_start_string="<#", comment_end_string="#>",
+)  # fmt: skip
 _LATEX.filters["tex"] = escape_latex

@@ -71,17 +71,15 @@ def settings_table(results: SettingsResults) -> rendering.ReportTable:
     """The table as printed, each row in two lines: configured, published."""
     table, notes = results.table, rendering.Notes()
     notes.add(f"Configured: value in conf/ at scale {results.scale}. {DASH}: no configuration key.")
-    for footnote in table.footnotes:
-        notes.add(footnote.text)
+    notes.add(*(footnote.text for footnote in table.footnotes))
     lines = []
     for row in table.rows:
         entries = []
         for column, published in zip(table.columns, row.values, strict=True):
             value = results.configured.get((row.label, column.label))
             differs = value is not None and not values_match(value, published)
-            entries.append(
-                TableEntry(_format(value), marks=notes.mark([DIFFERS] if differs else []))
-            )
+            marks = notes.mark([DIFFERS]) if differs else ()
+            entries.append(TableEntry(_format(value), marks=marks))
         symbol = f"({row.symbol})" if row.symbol and row.symbol[0] != "(" else row.symbol
         label = TableEntry(rendering.with_greek_letters(f"{row.label} {symbol}".rstrip()))
         printed = tuple(TableEntry(_format(value)) for value in row.values)
@@ -103,9 +101,8 @@ def settings_csv(results: SettingsResults) -> str:
             line: dict[str, Any] = {"table": results.table.name, "scale": results.scale}
             line |= {"row": row.label, "column": column.label, "key": row.key}
             line |= {"configured": "" if value is None else _format(value), "published": published}
-            lines.append(
-                line | {"matches": "" if value is None else values_match(value, published)}
-            )
+            line |= {"matches": "" if value is None else values_match(value, published)}
+            lines.append(line)
     return rendering.to_csv(lines)
 
 

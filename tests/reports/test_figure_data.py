@@ -16,7 +16,6 @@ from reports.figures.extract import (
     curve_band,
     label_confusions,
     lid_iterations,
-    mean_std_by_x,
     mixture_densities,
     noise_estimate,
     row_percentages,
@@ -95,12 +94,6 @@ def test_curve_band_uses_shared_evaluations():
     assert both.index.tolist() == [10, 30] and both["mean"].tolist() == pytest.approx([20, 50])
     assert both["std"].tolist() == pytest.approx([10 * math.sqrt(2), 0])
     assert single["std"].isna().all() and single["mean"].tolist() == pytest.approx([10, 90, 50])
-
-
-def test_mean_std_by_x():
-    single, double = mean_std_by_x([(1.0, 80.0), (0.5, 70.0), (1.0, 90.0)]).itertuples(name=None)
-    assert single[:2] == (0.5, 70) and math.isnan(single[2])
-    assert double == pytest.approx((1.0, 85, math.sqrt(50)))
 
 
 def test_methods_with_few_settings_are_dropped():

@@ -131,6 +131,17 @@ def test_combined_methods(runs):
     assert shown["fedcorr, then feddyn"] == pytest.approx([50, 70])
 
 
+def test_points_are_means_over_seeds_with_standard_deviations(tmp_path):
+    """Best accuracies 70 and 90 at lambda 1: mean 80, standard deviation 10 sqrt(2)."""
+    for seed, weight, best in ((1, 0.5, 0.6), (1, 1.0, 0.7), (2, 1.0, 0.9)):
+        write_run(tmp_path, "lsg", best, seed, **{"method.lambda_": weight})
+    (axis,) = plot("lsg_figure5", tmp_path).axes
+    ((x, y),) = lines(axis).values()
+    assert (x, y) == ([0.5, 1.0], pytest.approx([60, 80]))
+    (ends,) = [segment for segment in axis.collections[0].get_segments() if len(segment)]
+    assert ends[:, 1] == pytest.approx([80 - 200**0.5, 80 + 200**0.5])
+
+
 def test_distillation_weight(runs):
     (axis,) = plot("lsg_figure5", runs).axes
     ((x, y),) = lines(axis).values()
