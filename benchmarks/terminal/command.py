@@ -6,11 +6,34 @@ Options are key=value arguments. User errors are printed in one line, with exit 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks.interruption import InterruptedCommand
 from methods.core.errors import UserError, cannot_use, invalid, suggest, unknown
 
 Options = dict[str, str]
+
+
+class Main(Protocol):
+    """A command: runs with the arguments, by default those of the process."""
+
+    def __call__(self, arguments: Sequence[str] | None = None) -> int: ...
+
+
+def command(
+    defaults: Mapping[str, str], words: str = ""
+) -> Callable[[Callable[[Options], int]], Main]:
+    """Decorator of a function of the options. The usage is the docstring of its module."""
+
+    def decorate(function: Callable[[Options], int]) -> Main:
+        usage = str(sys.modules[function.__module__].__doc__)
+
+        def main(arguments: Sequence[str] | None = None) -> int:
+            return run_command(arguments, usage, defaults, function, words=words)
+
+        return main
+
+    return decorate
 
 
 def run_command(
@@ -19,22 +42,23 @@ def run_command(
     defaults: Mapping[str, str],
     function: Callable[[Options], int],
     accepts_run_filters: bool = False,
+    words: str = "",
 ) -> int:
     """Call `function` with the parsed options and print user errors. Returns the exit code.
 
     With `accepts_run_filters`, keys of the run configuration (`noise.rho=0.4`) are options too.
+    `words` is the key whose values, separated by commas, can be given as `VALUE VALUE`.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if {"--help", "-h"} & set(arguments):
         print(usage.strip())
         return 0
     try:
-        return function(parse_options(arguments, defaults, accepts_run_filters))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {cannot_use(error)}", file=sys.stderr)
+        return function(parse_options(arguments, defaults, accepts_run_filters, words))
+    except (UserError, OSError) as error:
+        print(
+            f"error: {cannot_use(error) if isinstance(error, OSError) else error}", file=sys.stderr
+        )
         return 2
     except InterruptedCommand as error:
         print(f"interrupted: {error.consequence}", file=sys.stderr)
@@ -45,16 +69,20 @@ def run_command(
 
 
 def parse_options(
-    arguments: Sequence[str], defaults: Mapping[str, str], accepts_run_filters: bool = False
+    arguments: Sequence[str],
+    defaults: Mapping[str, str],
+    accepts_run_filters: bool = False,
+    words: str = "",
 ) -> Options:
     """key=value arguments over their defaults."""
     options = dict(defaults)
     for argument in arguments:
         key, equals, value = argument.partition("=")
-        if not equals:
-            raise UserError(
-                f"invalid argument {argument!r}: expected key=value; {suggest(key, defaults)}"
-            )
+        if not equals and words:
+            key, value = words, ",".join(filter(None, [options[words], argument]))
+        elif not equals:
+            expected = f"expected key=value; {suggest(key, defaults)}"
+            raise UserError(f"invalid argument {argument!r}: {expected}")
         if key not in defaults and not (accepts_run_filters and is_run_filter(key)):
             raise unknown("key", key, defaults)
         options[key] = value
@@ -62,7 +90,6 @@ def parse_options(
 
 
 def is_run_filter(key: str) -> bool:
-    """True for a key of the run configuration, such as `noise.rho`."""
     return "." in key or key in ("seed", "protocol", "hyperparameters")
 
 
@@ -71,6 +98,14 @@ def require_choice(key: str, value: str, choices: Sequence[str]) -> str:
     if value not in choices:
         raise UserError(f"invalid {key}={value}: {suggest(value, choices)}")
     return value
+
+
+def require_integers(key: str, value: str, low: int, most: int = 1000) -> list[int]:
+    """Integers of at least `low`, separated by commas; up to `most` of them."""
+    found = [int(part) if part.isdecimal() else -1 for part in value.split(",")]
+    if min(found) < low or len(found) > most:
+        raise invalid(key, value, f"{'an integer' if most == 1 else 'integers'} of at least {low}")
+    return found
 
 
 def choose_names(key: str, value: str, available: Sequence[str]) -> list[str]:

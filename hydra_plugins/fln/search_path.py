@@ -39,9 +39,6 @@ def _find_conf_dirs(import_path: tuple[str, ...]) -> list[Path]:
         if group.startswith("fln.")
         for entry in entry_points(group=group)
     }
-    found = []
-    for package in sorted(packages):
-        spec = find_spec(package)
-        locations = spec.submodule_search_locations if spec else None
-        found += [Path(location) / "conf" for location in locations or []]
-    return [directory for directory in found if directory.is_dir()]
+    specs = filter(None, map(find_spec, sorted(packages)))
+    roots = [root for spec in specs for root in spec.submodule_search_locations or []]
+    return [conf for root in roots if (conf := Path(root) / "conf").is_dir()]

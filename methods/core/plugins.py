@@ -58,12 +58,10 @@ class Registry(Generic[T]):
         return self._components[name]
 
     def names(self) -> list[str]:
-        """Names of all components, in alphabetical order."""
         self._load()
         return sorted(self._components)
 
     def all(self) -> list[T]:
-        """All components, in alphabetical order."""
         return [self._components[name] for name in self.names()]
 
     def _load(self) -> None:

@@ -66,10 +66,7 @@ class Trainer:
         self.order, self.augment = task.generator("batches"), task.generator("augment")
 
     def epochs(
-        self,
-        subsets: Sequence[Tensor | None],
-        view: str = "train",
-        second_view: View | None = None,
+        self, subsets: Sequence[Tensor | None], view: str = "train", second_view: View | None = None
     ) -> list[Epoch]:
         """Shuffled epochs from the streams of the local update."""
         streams, size = (self.order, self.augment), self.train_params.batch_size
