@@ -33,6 +33,12 @@ def first_sentence(component: object) -> str:
     return (component.__doc__ or "").strip().split("\n")[0].rstrip(".")
 
 
+def all_entry_points() -> list[EntryPoint]:
+    """Entry points of all installed packages in the groups `fln.*`."""
+    groups = [group for group in entry_points().groups if group.startswith("fln.")]
+    return [entry for group in groups for entry in entry_points(group=group)]
+
+
 class Registry(Generic[T]):
     """Components of one kind by name. The first lookup imports the modules that add them."""
 
