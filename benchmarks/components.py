@@ -7,16 +7,19 @@ python -m benchmarks.methods, python -m benchmarks.data.
 """
 
 import sys
+from collections.abc import Sequence
 
-from benchmarks.terminal.command import Options, command
+from benchmarks.terminal.command import Options, run_command
 from methods.core.params import describe_fields
 
 TITLES = {"noise": "Noise models", "partition": "Partitions", "model": "Models"}
 
 
-@command({})
-def main(options: Options) -> int:
-    """Print one table per group."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(arguments, str(__doc__), {}, _run)
+
+
+def _run(options: Options) -> int:
     from rich.table import Table
 
     from benchmarks.config.schema import component_registries

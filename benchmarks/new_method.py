@@ -13,10 +13,11 @@ passes the contract suite.
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
-from benchmarks.terminal.command import Options, command
+from benchmarks.terminal.command import Options, run_command
 from methods.core.errors import UserError, invalid
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,17 +38,19 @@ PACKAGE_FILES = {
 }
 
 
-@command({"name": "", "package": ""}, words="name")
-def main(options: Options) -> int:
-    """Write the files and say what to do next."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(arguments, str(__doc__), {"name": "", "package": ""}, _run, words="name")
+
+
+def _run(options: Options) -> int:
     name, directory = options["name"], options["package"]
     if not name or "," in name:
         raise UserError("missing NAME: fln new-method NAME")
     for path in write_method(name, Path(directory) if directory else None):
         print(f"wrote {path}")
-    check = (
-        f"pip install --no-deps -e {directory}" if directory else f"pytest tests/methods -k {name}"
-    )
+    check = f"pytest tests/methods -k {name}"
+    if directory:
+        check = f"pip install --no-deps -e {directory}"
     print(f"next: {check}; fln run method={name} scale=smoke")
     return 0
 

@@ -69,10 +69,8 @@ def run_job(config: DictConfig) -> float:
     # Hydra would print a second line for an exception, so the command ends here.
     try:
         code = _run_one(config)
-    except UserError as error:
+    except (UserError, OSError) as error:
         code = _print_error(error)
-    except OSError as error:
-        code = _print_error(cannot_use(error))
     if code:
         sys.exit(code)
     return 0.0
@@ -153,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except Exception as error:
         if isinstance(error, OSError) and not isinstance(error, HydraException):
-            return _print_error(cannot_use(error))
+            return _print_error(error)
         if not is_command_error(error):
             raise
         return _print_error(_explain(error, arguments))
@@ -185,8 +183,9 @@ def _explain(error: Exception, arguments: Sequence[str]) -> UserError:
     return explain_error(error)
 
 
-def _print_error(error: UserError) -> int:
-    print(f"error: {error}", file=sys.stderr)
+def _print_error(error: UserError | OSError) -> int:
+    shown = cannot_use(error) if isinstance(error, OSError) else error
+    print(f"error: {shown}", file=sys.stderr)
     return 2
 
 

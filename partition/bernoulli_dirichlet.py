@@ -29,7 +29,7 @@ class BernoulliDirichletParams:
     form: Literal["plain", "official"] = "plain"  # implementation variant
 
 
-def partition_bernoulli_dirichlet(
+def partition(
     labels: np.ndarray, num_clients: int, seed: int, params: BernoulliDirichletParams
 ) -> list[np.ndarray]:
     """FedCorr: a client has a class with probability p, in Dirichlet(alpha) proportions."""
@@ -108,6 +108,4 @@ def _too_small(p: float) -> UserError:
     )
 
 
-PARTITIONERS.add(
-    Partitioner("bernoulli_dirichlet", BernoulliDirichletParams, partition_bernoulli_dirichlet)
-)
+PARTITIONERS.add(Partitioner("bernoulli_dirichlet", BernoulliDirichletParams, partition))

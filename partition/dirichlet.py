@@ -18,7 +18,7 @@ class DirichletParams:
     min_size: PositiveInt = 1  # minimum number of samples of a client
 
 
-def partition_dirichlet(
+def partition(
     labels: np.ndarray, num_clients: int, seed: int, params: DirichletParams
 ) -> list[np.ndarray]:
     """Each class divided among all clients in Dirichlet(alpha) proportions."""
@@ -41,4 +41,4 @@ def partition_dirichlet(
     )
 
 
-PARTITIONERS.add(Partitioner("dirichlet", DirichletParams, partition_dirichlet))
+PARTITIONERS.add(Partitioner("dirichlet", DirichletParams, partition))

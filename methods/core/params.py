@@ -104,15 +104,11 @@ def describe_fields(cls: type) -> list[FieldDescription]:
     """The parameters of a class, from its annotations and the comments in its source."""
     fields: dict[str, Any] = getattr(cls, "__dataclass_fields__", {})
     hints, comments = _type_hints(cls), _field_comments(cls)
-    return [
-        FieldDescription(
-            name,
-            "required" if field.default is MISSING else format_value(field.default),
-            describe(hints[name]),
-            comments.get(name, ""),
-        )
-        for name, field in fields.items()
-    ]
+    found = []
+    for name, field in fields.items():
+        default = "required" if field.default is MISSING else format_value(field.default)
+        found.append(FieldDescription(name, default, describe(hints[name]), comments.get(name, "")))
+    return found
 
 
 def _field_comments(cls: type) -> dict[str, str]:
@@ -135,7 +131,8 @@ def describe(hint: Any) -> str:
     """What a type accepts, in words: `a number in [0, 1]`, `sgd or adam`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        return _describe_bounds(describe(arguments[0]), arguments[1:])
+        texts = [getattr(entry, "description", None) for entry in arguments[1:]]
+        return next(filter(None, texts), _describe_bounds(describe(arguments[0]), arguments[1:]))
     if origin is Literal:
         return _join([str(argument) for argument in arguments])
     if origin in (typing.Union, UnionType):
