@@ -42,6 +42,8 @@ def arrange_arguments(arguments: Sequence[str]) -> list[str]:
         flags[flag] = value
     _check_flags(flags)
     check_overrides(overrides)
+    if "--multirun" in flags:  # Hydra's default options may have no setting for the scale.
+        overrides = [re.sub(r"^scale=(\w+)$", r"scale=choice(\1)", text) for text in overrides]
     return [*overrides, *(text for flag in flags.items() for text in flag if text)]
 
 
