@@ -4,19 +4,21 @@ Launches are those of a whole client task with 500 samples in batches of 10, div
 Transfers and scalar reads must not depend on the number of steps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from run_helpers import to_comparable
 from second_device import Counts, counting
 
 from benchmarks import models
 from benchmarks.data.images import MemoryImages
 from benchmarks.data.registry import CIFAR_AUGMENTATION
 from benchmarks.data.transforms import ImageTransforms
+from benchmarks.executors.pool import PoolExecutor, TaskServer
 from benchmarks.federation.client import ImageSplit
 from benchmarks.federation.tasks import ClientTask
 from benchmarks.federation.worker import WorkerContext
@@ -126,15 +128,49 @@ def test_one_upload_per_participation() -> None:
             assert (counts.uploads, counts.downloads, steps) == (2, 1, 2 * epochs)
 
 
-def test_payload_of_a_cohort_is_uploaded_once(open_run: Callable[..., Run]) -> None:
+class LocalWorker:
+    """A worker in this process, so that the counters see its work."""
+
+    def __init__(self, context: WorkerContext):
+        self.server = TaskServer(context)
+
+    def send(self, task: bytes) -> None:
+        self.reply = self.server.reply_to(task)
+
+    def receive(self) -> bytes:
+        return self.reply
+
+    def end(self) -> None:
+        pass
+
+
+class LocalPool(PoolExecutor[LocalWorker]):
+    def __init__(self, context: WorkerContext, workers: int):
+        self.context = context
+        super().__init__(workers)
+
+    def _start_worker(self) -> None:
+        self._pool.append(LocalWorker(self.context))
+
+    def _wait(self, running: Sequence[LocalWorker]) -> Sequence[LocalWorker]:
+        return running
+
+
+def test_payload_of_a_cohort_is_uploaded_once_per_worker(open_run: Callable[..., Run]) -> None:
     run = open_run("executor.device=auto")
-    ids = list(range(4))
-    for _ in range(2):  # The first time, constants are uploaded, too.
+    ids, method, serial = list(range(6)), run.method, run.pool.executor
+    replies = []
+    for workers, executor in ((1, serial), (1, serial), (2, LocalPool(serial.context, 2))):  # type: ignore[attr-defined]
+        run.pool.executor = executor
         with counting() as counts:
-            method = run.method
-            run.pool.run_task(ids, method.local_update, method.payload, run.context("train"))
-    assert (counts.uploads, counts.downloads) == (1 + len(ids), len(ids))
-    assert counts.scalar_reads == 0
+            found = run.pool.run_task(
+                ids, method.local_update, method.payload, run.context("train")
+            )
+        replies.append(to_comparable(found))
+        if len(replies) > 1:  # The first time, constants are uploaded, too.
+            assert (counts.uploads, counts.downloads) == (workers + len(ids), len(ids))
+            assert counts.scalar_reads == 0
+    assert replies[0] == replies[1] == replies[2]
 
 
 def test_every_method_has_a_case() -> None:
