@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -41,8 +41,15 @@ def compose_runs(runs: Iterable[Iterable[str]]) -> list[RunConfig]:
         return [composer.compose_run(overrides) for overrides in runs]
 
 
-# By search path: compositions, and overrides with an existing option after `hydra.searchpath=`.
-_KNOWN: dict[tuple[str, ...], tuple[dict[tuple[str, ...], bytes], set[tuple[str, ...]]]] = {}
+class _Known(NamedTuple):
+    """What was read from the configuration directories of one search path."""
+
+    groups: frozenset[str]
+    compositions: dict[tuple[str, ...], bytes]  # pickled
+    checked: set[tuple[str, ...]]  # overrides with an existing option after `hydra.searchpath=`
+
+
+_KNOWN: dict[tuple[str, ...], _Known] = {}
 
 
 class Composer:
@@ -52,10 +59,11 @@ class Composer:
         self._config_name = config_name
         self._shared = tuple(shared)  # overrides of every run, such as hydra.searchpath=[...]
         loader = GlobalHydra.instance().config_loader()
-        self._groups = frozenset(loader.list_groups(""))
-        search_path = tuple(str(entry.path) for entry in loader.get_search_path().get_path())
-        known = _KNOWN.setdefault((config_name, *search_path), ({}, set()))
-        self._compositions, self._checked = known
+        search_path = (str(entry.path) for entry in loader.get_search_path().get_path())
+        key = (config_name, *search_path)
+        if key not in _KNOWN:
+            _KNOWN[key] = _Known(frozenset(loader.list_groups("")), {}, set())
+        self._groups, self._compositions, self._checked = _KNOWN[key]
 
     def compose_run(self, overrides: Iterable[str]) -> RunConfig:
         return validate_config(self.compose(overrides))
