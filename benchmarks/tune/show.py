@@ -73,23 +73,25 @@ def _save_figure(data: Data, path: Path) -> Path:
     from matplotlib.figure import Figure
 
     space: Mapping[str, Any] = data["space"]
-    figure = Figure(figsize=(3.2 * len(space) + 0.6, 3.0), layout="constrained")
+    figure = Figure(figsize=(3.2 * len(space) + 0.6, 3.4), layout="constrained")
     panels = figure.subplots(1, len(space), sharey=True, squeeze=False)[0]
     stages = {stage: f"{count} participations" for stage, count in data["participations"].items()}
     for axes, (key, bounds) in zip(panels, space.items(), strict=True):
         for (stage, label), marker in zip(stages.items(), ("o", "s"), strict=True):
             shown = [trial for trial in data["trials"] if trial[stage] is not None]
             x = [trial["values"][key] for trial in shown]
-            axes.scatter(x, [100 * trial[stage] for trial in shown], marker=marker, label=label)
+            y = [100 * trial[stage] for trial in shown]
+            axes.scatter(x, y, marker=marker, label=label, clip_on=False, zorder=3)
         recipe = data["trials"][0]["values"][key]
         axes.axvline(recipe, color="0.6", linestyle=":", label="recipe")
         axes.set_xlabel(key)
         axes.set_xscale("log" if bounds["log"] else "linear")
         axes.set_xlim(bounds["low"], bounds["high"])
-        axes.margins(0.05)
     panels[0].set_ylabel("accuracy, %")
-    panels[0].legend(fontsize=7)
-    figure.suptitle(f"{data['method']}: {data['judged_by']}", fontsize=8)
+    figure.set_layout_engine("constrained", wspace=0.06)  # keeps tick labels of panels apart
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=7)
+    figure.suptitle(f"{data['method']}: {data['judged_by']}".replace(", ", ",\n"), fontsize=8)
     figure.savefig(path, dpi=120)
     return path
 
