@@ -16,6 +16,7 @@ import generate
 from benchmarks.config.schema import Component, RunConfig
 from methods.core import registry
 from methods.core.contract import Method
+from methods.core.params import describe_fields
 
 OURS = [info for info in registry.list_methods() if info.cls.__module__.startswith("methods.")]
 HOOKS = [name for name, value in vars(Method).items() if inspect.isfunction(value)]
@@ -35,14 +36,12 @@ def test_method_page_describes_every_parameter(info: registry.MethodInfo) -> Non
     page = generate.method_page(info)
     assert page.startswith(f"# {info.name}\n")
     assert "Deviations:\n\n1. " in page and info.paper in page
-    comments = generate.field_comments(info.params)
-    missing = [name for name in info.params.__dataclass_fields__ if not comments.get(name)]
-    assert missing == []
+    assert [field.name for field in describe_fields(info.params) if not field.meaning] == []
 
 
 def test_field_comments_are_read_from_base_classes_too() -> None:
-    comments = generate.field_comments(registry.get("jointopt").params)
-    assert "alpha" in comments["alpha"] and comments["budget_fraction"]
+    fields = {field.name: field for field in describe_fields(registry.get("jointopt").params)}
+    assert "alpha" in fields["alpha"].meaning and fields["budget_fraction"].meaning
 
 
 def test_the_method_of_the_guide_works(
