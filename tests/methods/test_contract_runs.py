@@ -33,7 +33,7 @@ from benchmarks.federation.tasks import DeviceTask, PredictionTask, Task
 from benchmarks.loop.runner import Run, execute_run
 from benchmarks.loop.state_codec import decode, encode
 from methods.core import registry
-from methods.core.contract import DivergenceError, ServerState
+from methods.core.contract import ServerState
 from methods.core.params import NoParams, field_names
 from methods.core.task import Reply
 from methods.fedavg import FedAvg
@@ -232,7 +232,10 @@ def test_nan_is_recorded_and_named(info: registry.MethodInfo, configure: Configu
     config = configure(info.name, "train.lr=1e12")
     record = execute_run(config, SilentTracker(config.run_dir))
     assert record.status == "diverged" and record.summary is None
-    assert re.search("NaN or Inf|is not finite", record.reason) and "\n" not in record.reason
+    assert re.fullmatch(
+        r"round \d+ \(\w+\): .*(NaN or Inf|is not finite).*|all \d+ client models had NaN or Inf",
+        record.reason,
+    )
 
 
 @every_method
@@ -289,16 +292,3 @@ def test_fedavg_equivalent_params(info: registry.MethodInfo, configure: Configur
     assert to_comparable(run.method.eval_models()) == to_comparable(fedavg.method.eval_models())
     for name in ("round", "participations", "accuracy", "loss", "samples_trained"):
         assert [row[name] for row in run.curve] == [row[name] for row in fedavg.curve]
-
-
-@every_method
-def test_huge_learning_rate_gives_status_diverged(
-    info: registry.MethodInfo, configure: Configure
-) -> None:
-    """Or a finite model, if the method skips diverged updates."""
-    try:
-        run = run_to_end(configure(info.name, "train.lr=1e12"))
-    except DivergenceError as error:
-        assert re.match(r"round \d+ \(\w+\): ", str(error))
-    else:
-        assert all(torch.isfinite(vector).all() for vector in run.method.eval_models().values())
