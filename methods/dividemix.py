@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.random import Generator
 from torch import Tensor
+from torch.nn.functional import threshold
 
 from methods.core import training
 from methods.core.contract import ClientPool, Diagnosis
@@ -139,17 +140,17 @@ class DivideMix(WarmupMethod):
         (order, batches), *others = trainer.epochs(subsets, second_view=("train", trainer.augment))
         partners = itertools.chain.from_iterable(epoch.batches for epoch in others)
         trust = division.clean[order, None]
-        kept = trust * one_hot(client.labels, client.num_classes)[order]
+        kept, doubt = trust * one_hot(client.labels, client.num_classes)[order], 1 - trust
         mixing = division.mixing.split(division.rows)
 
         def batch_loss(batch: Batch) -> Tensor:
             partner = next(partners, None)
             x, u = batch.both_views(), () if partner is None else partner.both_views()
-            guessed = [sharpen(mean_prediction(u, *models), temperature)] * 2 if u else []
+            guessed = [mean_prediction(u, *models)] if u else []
             predicted = mean_prediction(x, models[0])
-            mean = kept[batch.rows] + (1 - trust[batch.rows]) * predicted
-            refined = sharpen(mean, temperature)
-            inputs, targets = torch.cat([*x, *u]), torch.cat([refined, refined, *guessed])
+            means = [kept[batch.rows] + doubt[batch.rows] * predicted, *guessed]
+            parts = sharpen(torch.cat(means), temperature).split([len(mean) for mean in means])
+            inputs, targets = torch.cat([*x, *u]), torch.cat([p for p in parts for _ in range(2)])
             lam, rows = division.lams[batch.step], mixing[batch.step]
             mixed, target = (mixup.mix(values, lam, rows) for values in (inputs, targets))
             return mixmatch_loss(models[0](mixed), target, 2 * len(batch.y), weight)
@@ -197,7 +198,7 @@ def clean_probability(losses: Tensor, seed: int) -> Tensor:
 @torch.no_grad()
 def mean_prediction(views: Sequence[Tensor], *models: FlatModel) -> Tensor:
     """Mean of the class probabilities over models and views."""
-    return torch.stack([model(x).softmax(1) for model in models for x in views]).mean(0)
+    return torch.stack([model(x) for model in models for x in views]).softmax(2).mean(0)
 
 
 def mixmatch_loss(logits: Tensor, targets: Tensor, num_labeled: int, weight: float) -> Tensor:
@@ -210,7 +211,7 @@ def mixmatch_loss(logits: Tensor, targets: Tensor, num_labeled: int, weight: flo
     loss = cross_entropy(logits[:num_labeled], targets[:num_labeled])
     if num_labeled < len(logits):
         errors = probabilities[num_labeled:] - targets[num_labeled:]
-        loss = loss + weight * errors.square().mean()
+        loss = loss.add(errors.square().mean(), alpha=weight)
     return loss + uniform_penalty(probabilities.mean(0))
 
 
@@ -221,4 +222,4 @@ def confidence_penalty_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 def uniform_penalty(mean: Tensor) -> Tensor:
     """KL(uniform || mean prediction). Prevents the prediction of one class for all samples."""
-    return -mean.clamp_min(1e-12).log().mean() - math.log(len(mean))
+    return -math.log(len(mean)) - threshold(mean, 1e-12, 1e-12).log().mean()

@@ -74,12 +74,12 @@ def first_device(config: ExecutorConfig) -> torch.device:
 
     With Ray, each worker finds its device; the CPU is that of this process.
     """
-    device = HOST if config.name == "ray" else resolve_devices(config.device)[0]
+    is_remote = config.name == "ray"
+    device = HOST if is_remote else resolve_devices(config.device)[0]
     if config.cuda_graph and device.type != "cuda":
         raise invalid("executor.cuda_graph", True, "false, or a CUDA device without Ray")
-    if config.name == "ray":
-        return HOST
-    if config.precision == "tf32" and device.type != "cuda":
+    may_have_gpu = is_remote and (config.resources.gpus or config.device not in ("auto", "cpu"))
+    if config.precision == "tf32" and device.type != "cuda" and not may_have_gpu:
         raise invalid("executor.precision", config.precision, f"fp32 or bf16 with {device.type}")
     return device
 

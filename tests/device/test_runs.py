@@ -116,8 +116,10 @@ def test_precision_is_part_of_the_run_id_only_if_it_is_not_fp32(
     ids = [configure(f"executor.precision={p}").run_id for p in ("fp32", "tf32", "bf16")]
     assert len(set(ids)) == 3 and ids[0] == configure("executor.device=cpu").run_id
     assert "precision" not in configure().hashed_config()
-    with pytest.raises(UserError, match="invalid executor.precision='tf32': expected fp32 or bf16"):
-        validate_runs([PlannedRun([], configure("executor.precision=tf32"))])
+    for executor in ("serial", "ray"):
+        config = configure("executor.precision=tf32", f"executor={executor}")
+        with pytest.raises(UserError, match="executor.precision='tf32': expected fp32 or bf16"):
+            validate_runs([PlannedRun([], config)])
     records = [
         run_small(f"executor.precision={p}", "executor.device=auto") for p in ("fp32", "bf16")
     ]
