@@ -19,7 +19,6 @@ SETUP = Path(__file__).resolve().parents[1] / "setup.cfg"  # of a clone that is 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Returns the exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     commands = find_commands()
     if not arguments or arguments[0] in ("-h", "--help"):

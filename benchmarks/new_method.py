@@ -14,7 +14,6 @@ passes the contract suite.
 import re
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from string import Template
 
@@ -23,27 +22,36 @@ from methods.core.errors import UserError, invalid
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = Path(__file__).parent / "templates"
+# Files and their templates; an empty one stands for a docstring.
+SUITE_FILES = {
+    "methods/{name}.py": "method.py",
+    "conf/method/{name}.yaml": "method.yaml",
+    "tests/methods/test_{name}.py": "test_method.py",
+}
+PACKAGE_FILES = {
+    "pyproject.toml": "pyproject.toml",
+    "{package}/__init__.py": "",
+    "{package}/{name}.py": "method.py",
+    "{package}/conf/__init__.py": "",
+    "{package}/conf/method/{name}.yaml": "method.yaml",
+    "tests/test_{name}.py": "test_method.py",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns the exit code."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    names = [text for text in arguments if "=" not in text and not text.startswith("-")]
-    options = [text for text in arguments if text not in names]
-    return run_command(options, str(__doc__), {"package": ""}, partial(_run, names))
+    return run_command(arguments, str(__doc__), {"name": "", "package": ""}, _run, words="name")
 
 
-def _run(names: list[str], options: Options) -> int:
-    if len(names) != 1:
+def _run(options: Options) -> int:
+    name, directory = options["name"], options["package"]
+    if not name or "," in name:
         raise UserError("missing NAME: fln new-method NAME")
-    directory = options["package"]
-    written = write_method(names[0], Path(directory) if directory else None)
-    for path in written:
+    for path in write_method(name, Path(directory) if directory else None):
         print(f"wrote {path}")
+    check = f"pytest tests/methods -k {name}"
     if directory:
-        print(f"next: pip install --no-deps -e {directory}; fln run method={names[0]} scale=smoke")
-    else:
-        print(f"next: pytest tests/methods -k {names[0]}; fln run method={names[0]} scale=smoke")
+        check = f"pip install --no-deps -e {directory}"
+    print(f"next: {check}; fln run method={name} scale=smoke")
     return 0
 
 
@@ -54,13 +62,16 @@ def write_method(name: str, package_dir: Path | None) -> list[Path]:
     title = name.replace("_", " ").capitalize()
     values = {"name": name, "title": title, "cls": title.title().replace(" ", "")}
     if package_dir is None:
-        files = _suite_files(name)
-        values["module"] = f"methods.{name}"
+        if not (ROOT / "tests" / "methods").is_dir():
+            raise UserError(f"cannot write to {ROOT}: not a clone of the suite; set package=DIR")
+        root, package = ROOT, "methods"
+        templates = SUITE_FILES
     else:
-        package = re.sub(r"\W", "_", package_dir.resolve().name)
-        files = _package_files(name, package, package_dir)
-        values |= {"package": package, "distribution": package.replace("_", "-")}
-        values["module"] = f"{package}.{name}"
+        root, package = package_dir, re.sub(r"\W", "_", package_dir.resolve().name)
+        templates = PACKAGE_FILES
+    values |= {"package": package, "distribution": package.replace("_", "-")}
+    values["module"] = f"{package}.{name}"
+    files = {root / path.format(**values): template for path, template in templates.items()}
     for path in files:
         if path.exists():
             raise UserError(f"cannot write {path}: it exists; choose another name or delete it")
@@ -69,29 +80,6 @@ def write_method(name: str, package_dir: Path | None) -> list[Path]:
         text = (TEMPLATES / f"{template}.template").read_text() if template else '"""$title."""\n'
         path.write_text(Template(text).substitute(values))
     return list(files)
-
-
-def _suite_files(name: str) -> dict[Path, str]:
-    """Paths in a clone of the suite, with their templates."""
-    if not (ROOT / "tests" / "methods").is_dir():
-        raise UserError(f"cannot write to {ROOT}: not a clone of the suite; set package=DIR")
-    return {
-        ROOT / "methods" / f"{name}.py": "method.py",
-        ROOT / "conf" / "method" / f"{name}.yaml": "method.yaml",
-        ROOT / "tests" / "methods" / f"test_{name}.py": "test_method.py",
-    }
-
-
-def _package_files(name: str, package: str, directory: Path) -> dict[Path, str]:
-    """Paths in a new package, with their templates."""
-    return {
-        directory / "pyproject.toml": "pyproject.toml",
-        directory / package / "__init__.py": "",
-        directory / package / f"{name}.py": "method.py",
-        directory / package / "conf" / "__init__.py": "",
-        directory / package / "conf" / "method" / f"{name}.yaml": "method.yaml",
-        directory / "tests" / f"test_{name}.py": "test_method.py",
-    }
 
 
 if __name__ == "__main__":

@@ -16,13 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from benchmarks import interruption
-from benchmarks.config.compose import (
-    check_options,
-    errors_for_missing_sources,
-    hydra_session,
-    keep_hydra_state,
-    validate_config,
-)
+from benchmarks.config import compose
 from benchmarks.config.experiments import CONF
 from benchmarks.config.explain import explain_error, is_missing_source
 from benchmarks.config.flags import arrange_arguments
@@ -38,12 +32,20 @@ def run_from_config(config: "RunConfig") -> "Record | None":
     """Execute a run and return its record; None if another process executes it."""
     from rich.console import Console
 
+    from benchmarks.config.labels import run_title
     from benchmarks.loop.runner import execute_run
     from benchmarks.records.lease import RunLeasedError
     from benchmarks.terminal.run_tables import status_line
-    from benchmarks.tracking.factory import make_tracker
+    from benchmarks.tracking.tracker import Tracker
 
-    tracker = make_tracker(config, Console())
+    title, console = run_title(config), Console()
+    if config.tracking.name == "wandb" and config.tracking.params.mode != "disabled":
+        # The import of W&B takes about a second.
+        from benchmarks.tracking.wandb_tracker import WandbTracker
+
+        tracker: Tracker = WandbTracker(title, config, console)
+    else:
+        tracker = Tracker(title, config.run_dir, console)
     record, line = None, ""
     try:
         record = execute_run(config, tracker)
@@ -67,10 +69,8 @@ def run_job(config: DictConfig) -> float:
     # Hydra would print a second line for an exception, so the command ends here.
     try:
         code = _run_one(config)
-    except UserError as error:
+    except (UserError, OSError) as error:
         code = _print_error(error)
-    except OSError as error:
-        code = _print_error(cannot_use(error))
     if code:
         sys.exit(code)
     return 0.0
@@ -79,7 +79,7 @@ def run_job(config: DictConfig) -> float:
 def _run_job_of_sweep(config: DictConfig) -> float:
     try:
         interruption.raise_if_requested()
-        record = run_from_config(validate_config(config))
+        record = run_from_config(compose.validate_config(config))
         return record.summary.last10 if record and record.summary else math.nan
     except interruption.InterruptedCommand:
         if not interruption.serves_sweep():
@@ -88,16 +88,15 @@ def _run_job_of_sweep(config: DictConfig) -> float:
 
 
 def _run_one(config: DictConfig) -> int:
-    from benchmarks.config.compose import Composer
     from benchmarks.config.sweep import PlannedRun, add_references
     from benchmarks.terminal.run_tables import print_results_table, print_run_summary
 
     overrides: Any = OmegaConf.to_container(HydraConfig.get().overrides, resolve=False)
-    check_options([*overrides["hydra"], *overrides["task"]])
-    run = PlannedRun(overrides["task"], validate_config(config))
+    compose.check_options([*overrides["hydra"], *overrides["task"]])
+    run = PlannedRun(overrides["task"], compose.validate_config(config))
     runs = [run]
     if run.config.references:
-        composer = Composer(str(HydraConfig.get().job.config_name), overrides["hydra"])
+        composer = compose.Composer(str(HydraConfig.get().job.config_name), overrides["hydra"])
         runs = add_references(runs, composer)
     return execute_runs(
         runs,
@@ -141,8 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = sys.argv
     try:
         sys.argv = [program[0], *arrange_arguments(arguments)]
-        with interruption.catch_signals(), keep_hydra_state(), errors_for_missing_sources():
-            hydra_main()
+        with interruption.catch_signals(), compose.keep_hydra_state():
+            with compose.errors_for_missing_sources():
+                hydra_main()
         return 0
     except SystemExit as end:
         return int(end.code or 0)
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except Exception as error:
         if isinstance(error, OSError) and not isinstance(error, HydraException):
-            return _print_error(cannot_use(error))
+            return _print_error(error)
         if not is_command_error(error):
             raise
         return _print_error(_explain(error, arguments))
@@ -174,8 +174,8 @@ def is_command_error(error: Exception) -> bool:
 def _explain(error: Exception, arguments: Sequence[str]) -> UserError:
     try:
         if not isinstance(error, UserError):
-            with hydra_session():  # such as model=null
-                check_options(text for text in arguments if "=" in text and text[0] != "-")
+            with compose.hydra_session():  # such as model=null
+                compose.check_options(text for text in arguments if "=" in text and text[0] != "-")
     except UserError as known:
         return known
     except (HydraException, OSError, UserWarning):
@@ -183,8 +183,9 @@ def _explain(error: Exception, arguments: Sequence[str]) -> UserError:
     return explain_error(error)
 
 
-def _print_error(error: UserError) -> int:
-    print(f"error: {error}", file=sys.stderr)
+def _print_error(error: UserError | OSError) -> int:
+    shown = cannot_use(error) if isinstance(error, OSError) else error
+    print(f"error: {shown}", file=sys.stderr)
     return 2
 
 

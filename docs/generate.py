@@ -4,7 +4,6 @@ import ast
 import inspect
 import json
 import sys
-import typing
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from benchmarks.data import DATASETS  # noqa: E402
 from benchmarks.models import MODELS  # noqa: E402
 from methods.core import params, registry  # noqa: E402
 from methods.core.contract import ClientPool, Diagnosis, Method, ServerState  # noqa: E402
-from methods.core.errors import format_value  # noqa: E402
 from methods.core.params import describe  # noqa: E402
 from methods.core.plugins import Registry  # noqa: E402
 from methods.core.task import (  # noqa: E402
@@ -57,38 +55,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def field_comments(cls: type) -> dict[str, str]:
-    """Comments of the fields of a parameter class, at the end of the line or on the lines above."""
-    comments: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        fields = getattr(base, "__dataclass_fields__", {})
-        above: list[str] = []
-        for line in inspect.getsource(base).splitlines() if fields else []:
-            name, comment = line.strip().partition(":")[0], line.partition("  # ")[2]
-            if line.strip().startswith("# "):
-                above.append(line.strip(" #"))
-            elif name in fields:
-                comments[name] = comment or " ".join(above)
-                above = []
-    return comments
-
-
-def parameter_table(params: type) -> str:
+def parameter_table(cls: type) -> str:
     """Key, default, accepted values and meaning of each parameter."""
-    fields = getattr(params, "__dataclass_fields__", {})
-    if not fields:
-        return "This component has no parameters."
-    hints = typing.get_type_hints(params, include_extras=True)
-    comments = field_comments(params)
     rows = [
-        [
-            f"`{name}`",
-            "required" if "MISSING" in repr(field.default) else f"`{format_value(field.default)}`",
-            describe(hints[name]),
-            comments.get(name, ""),
-        ]
-        for name, field in fields.items()
+        [f"`{name}`", default if default == "required" else f"`{default}`", accepts, meaning]
+        for name, default, accepts, meaning in params.describe_fields(cls)
     ]
+    if not rows:
+        return "This component has no parameters."
     return table(["Parameter", "Default", "Accepts", "Meaning"], rows)
 
 

@@ -38,15 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Client", "ClientPool", "Diagnosis", "FedAvg", "FlatModel", "Fraction"]
 __all__ += ["LocalTask", "Method", "Models", "NonNegative", "NonNegativeInt", "Payload"]
-__all__ += [
-    "Positive",
-    "PositiveFraction",
-    "PositiveInt",
-    "ProperFraction",
-    "Reply",
-    "RoundContext",
-]
-__all__ += ["ServerState", "TaskSpec", "UserError", "invalid", "parameters", "register", "training"]
+__all__ += ["Positive", "PositiveFraction", "PositiveInt", "ProperFraction", "Reply"]
+__all__ += ["RoundContext", "ServerState", "TaskSpec", "UserError", "invalid", "parameters"]
+__all__ += ["register", "training"]
 
 _SOURCES = ("core.params", "core.errors", "core.task", "core.contract", "core.registry", "fedavg")
 

@@ -1,7 +1,6 @@
 """Co-teaching (Han et al., NeurIPS 2018) as local training, with two averaged models."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,10 +63,9 @@ class Coteaching(FedAvg):
         losses = losses_a.index_select(0, selected_b), losses_b.index_select(0, selected_a)
         return losses[0].mean() + losses[1].mean()
 
-    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> None:
         picked = torch.zeros_like(task.client.given_labels, dtype=torch.bool)
         task.client.state["picked"] = picked.index_fill_(0, torch.cat(task.local.selected), True)
-        return {}
 
 
 def smallest_loss_indices(losses: Tensor, rate: float) -> Tensor:

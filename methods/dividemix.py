@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +87,7 @@ class DivideMix(WarmupMethod):
         if task.ctx.stage == "warmup":
             size = self.params.warmup_batch_size or task.ctx.train.batch_size
             for model in models.values():
-                loss = self._warmup_loss(model, task)
+                loss = partial(self.batch_loss, model, task=task)
                 training.train(task, [model], loss, batch_size=size)
         else:
             self._divide_and_train(models["a"], models["b"], task)
@@ -102,11 +103,11 @@ class DivideMix(WarmupMethod):
             second = second._replace(clean=uploaded[2], mixing=uploaded[3])
             for models, division in (((a, b), first), ((b, a), second)):
                 if len(division.labeled) < 2:
-                    loss = self._cross_entropy_loss(models[0], task)
-                    trainer.fit(trainer.epochs([None])[0].batches, loss, models[:1])
+                    batches: Iterable[Batch] = trainer.epochs([None])[0].batches
+                    loss: training.LossFunction = partial(self.batch_loss, models[0], task=task)
                 else:
                     batches, loss = self._mixmatch_epoch(trainer, models, division, task.ctx)
-                    trainer.fit(batches, loss, models[:1])
+                trainer.fit(batches, loss, models[:1])
         client.state["doubtful"] = clean_a <= self.params.threshold
 
     def _divide(self, clean: Tensor, trainer: Trainer, rng: Generator) -> "Division":
@@ -121,13 +122,10 @@ class DivideMix(WarmupMethod):
         lams = [max(lam, 1 - lam) for lam, _ in drawn]
         return Division(clean, labeled, unlabeled, lams, rows, torch.from_numpy(mixing))
 
-    def _warmup_loss(self, model: FlatModel, task: LocalTask) -> training.LossFunction:
-        if self.params.warmup_entropy:
-            return lambda batch: confidence_penalty_loss(model(batch.x), batch.y)
-        return self._cross_entropy_loss(model, task)
-
-    def _cross_entropy_loss(self, model: FlatModel, task: LocalTask) -> training.LossFunction:
-        return lambda batch: self.batch_loss(model, batch, task)
+    def batch_loss(self, model: FlatModel, batch: Batch, task: LocalTask) -> Tensor:
+        if task.ctx.stage == "warmup" and self.params.warmup_entropy:
+            return confidence_penalty_loss(model(batch.x), batch.y)
+        return super().batch_loss(model, batch, task)
 
     def _mixmatch_epoch(
         self, trainer: Trainer, models: ModelList, division: "Division", ctx: RoundContext

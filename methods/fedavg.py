@@ -88,7 +88,7 @@ class FedAvg(Method):
             after_epoch=lambda epoch: self.after_epoch(epoch, task),
             **self.train_options(task),
         )
-        values = self.finish_local_update(models, task)
+        values = self.finish_local_update(models, task) or {}
         return task.client.reply({name: model.vector for name, model in models.items()}, **values)
 
     def joint_loss(self, models: Models, batch: Batch, task: LocalTask) -> Tensor:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,6 +86,5 @@ class FedDyn(FedAvg):
     def add_penalty_grad(self, model: FlatModel, batch: Batch, task: LocalTask) -> None:
         model.grad.add_(model.weights, alpha=task.local.alpha)
 
-    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> None:
         task.client.state["g"] = task.local.g - self.params.alpha * models["model"].drift
-        return {}

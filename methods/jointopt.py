@@ -122,10 +122,9 @@ class JointOpt(WarmupMethod):
             mean = local.predictions[: local.count].mean(0)
             task.client.labels = mean if self.params.label_type == "soft" else mean.argmax(1)
 
-    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> None:
         if task.ctx.stage == "joint":
             task.client.state.update(count=task.local.count, predictions=task.local.predictions)
-        return {}
 
 
 def class_prior(labels: Tensor, num_classes: int, kind: str) -> Tensor:

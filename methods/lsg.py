@@ -1,7 +1,6 @@
 """LSG: Local Self-Guiding (Bai et al., CCGrid 2023)."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import model_validator
@@ -116,11 +115,10 @@ class LSG(FedAvg):
         logits[local.order] = torch.cat(local.logits)
         local.ensemble = alpha * local.ensemble + (1 - alpha) * logits
 
-    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
+    def finish_local_update(self, models: Models, task: LocalTask) -> None:
         if self.params.distillation != "none":
             epochs = task.local.epochs_before + task.ctx.train.local_epochs
             task.client.state.update(ensemble=task.local.ensemble, epochs=epochs)
-        return {}
 
     def diagnose(self, pool: ClientPool) -> Diagnosis:
         """Labels are the classes of the ensembles. Noisy: samples whose current label differs."""

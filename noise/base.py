@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ class NoiseInput:
         return np.random.default_rng([self.seed, zlib.crc32(f"noise.{name}".encode())])
 
     def class_members(self) -> list[np.ndarray]:
-        """Sample indices of each class."""
         return [np.flatnonzero(self.labels == label) for label in range(self.num_classes)]
 
     def require_two_classes(self, epsilon: float) -> None:
@@ -70,12 +70,30 @@ NOISE_MODELS: Registry[NoiseModel] = Registry("noise model", group="fln.noise", 
 class NoiseRecord:
     """Labels after noise, and the realized noise of the clients."""
 
+    clean_labels: np.ndarray  # (n,) int64
     labels: np.ndarray  # (n,) int64, given labels
-    flipped: np.ndarray  # (n,) bool, True where the given label differs from the clean label
     client_level: np.ndarray  # (K,) nominal noise level
-    client_rate: np.ndarray  # (K,) realized fraction of wrong labels; 0 without samples
-    transition: np.ndarray  # (C, C) counts clean -> given, over samples of at least one client
+    client_indices: list[np.ndarray]
+    num_classes: int
     convention: str
+
+    @cached_property
+    def flipped(self) -> np.ndarray:
+        """(n,) bool, True where the given label differs from the clean label."""
+        return np.asarray(self.labels != self.clean_labels)
+
+    @cached_property
+    def client_rate(self) -> np.ndarray:
+        """(K,) realized fraction of wrong labels; 0 without samples."""
+        wrong = (self.flipped[part] for part in self.client_indices)
+        return np.array([part.mean() if len(part) else 0.0 for part in wrong])
+
+    @cached_property
+    def transition(self) -> np.ndarray:
+        """(C, C) counts clean -> given, over samples of at least one client."""
+        used, size = np.unique(np.concatenate(self.client_indices)), self.num_classes
+        pairs = self.clean_labels[used] * size + self.labels[used]
+        return np.bincount(pairs, minlength=size**2).reshape(size, size)
 
 
 def sample_exact_fraction(

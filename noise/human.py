@@ -22,28 +22,23 @@ class HumanParams:
 
 def apply_human(data: NoiseInput, params: HumanParams) -> Noisy:
     """Labels from human annotators, read from a file (CIFAR-10N)."""
-    given, clean = read_label_file(params.path, params.key)
+    path, key = Path(params.path).expanduser(), params.key
+    arrays = read_arrays(path, (key, "clean_label"))
+    if key not in arrays:
+        listed = suggest(key, read_arrays(path))
+        raise UserError(f"unknown noise.key={key} in {params.path}: {listed}")
+    given, clean = arrays[key], arrays.get("clean_label")
     if given.shape != data.labels.shape or not np.issubdtype(given.dtype, np.integer):
         found = f"{given.dtype}{given.shape}"
-        raise invalid("noise.key", params.key, f"{len(data.labels)} integer labels, not {found}")
+        raise invalid("noise.key", key, f"{len(data.labels)} integer labels, not {found}")
     if given.min() < 0 or given.max() >= data.num_classes:
         found = f"{given.min()} to {given.max()}"
-        expected = f"labels from 0 to {data.num_classes - 1}, not {found}"
-        raise invalid("noise.key", params.key, expected)
+        raise invalid("noise.key", key, f"labels from 0 to {data.num_classes - 1}, not {found}")
     if clean is not None and not np.array_equal(clean, data.labels):
         expected = "a file whose clean_label equals the labels of the dataset"
         raise invalid("noise.path", params.path, expected)
     given = given.astype(np.int64)
     return given, np.full(data.num_clients, float(np.mean(given != data.labels)))
-
-
-def read_label_file(path: str, key: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Read the labels under `key`, and the clean labels if the file has them."""
-    file = Path(path).expanduser()
-    arrays = read_arrays(file, (key, "clean_label"))
-    if key not in arrays:
-        raise UserError(f"unknown noise.key={key} in {path}: {suggest(key, read_arrays(file))}")
-    return arrays[key], arrays.get("clean_label")
 
 
 CONVENTION = (

@@ -17,19 +17,13 @@ def partition_labels(
 
     Label noise depends on the order.
     """
-    partitioner = PARTITIONERS.get(name)
-    labels = np.asarray(labels)
-    if not isinstance(params, partitioner.params):
-        raise invalid("partition.params", params, f"an instance of {partitioner.params.__name__}")
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer) or (labels < 0).any():
         found = f"{labels.dtype}{labels.shape}"
         raise invalid("labels", found, "one non-negative integer per sample")
-    if not 0 <= seed < 2**32:
-        raise invalid("seed", seed, "an integer in [0, 2**32)")
     if not 1 <= num_clients <= len(labels):
         expected = f"an integer in [1, {len(labels)}], at least one sample per client"
         raise invalid("federation.num_clients", num_clients, expected)
-    parts = partitioner.partition(labels, num_clients, seed, params)
+    parts = PARTITIONERS.get(name).partition(labels, num_clients, seed, params)
     client_indices = [np.asarray(indices, dtype=np.int64) for indices in parts]
     for client, indices in enumerate(client_indices):
         if not len(indices):

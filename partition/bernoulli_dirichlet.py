@@ -18,14 +18,8 @@ import numpy as np
 
 from methods.core.errors import UserError
 from methods.core.params import Positive, PositiveFraction, parameters
-from partition.base import (
-    MAX_REDRAWS,
-    PARTITIONERS,
-    Partitioner,
-    assign_samples,
-    make_rng,
-    sample_dirichlet,
-)
+from partition import base
+from partition.base import MAX_REDRAWS, PARTITIONERS, Partitioner
 
 
 @parameters
@@ -35,23 +29,23 @@ class BernoulliDirichletParams:
     form: Literal["plain", "official"] = "plain"  # implementation variant
 
 
-def partition_bernoulli_dirichlet(
+def partition(
     labels: np.ndarray, num_clients: int, seed: int, params: BernoulliDirichletParams
 ) -> list[np.ndarray]:
     """FedCorr: a client has a class with probability p, in Dirichlet(alpha) proportions."""
     if params.form == "official":
         return _partition_official(labels, num_clients, seed, params)
-    rng = make_rng(seed, "bernoulli_dirichlet")
+    rng = base.make_rng(seed, "bernoulli_dirichlet")
     _, class_sizes = np.unique(labels, return_counts=True)
     for _ in range(MAX_REDRAWS):
         ownership = _sample_ownership(num_clients, len(class_sizes), params.p, rng)
         counts = np.zeros((len(class_sizes), num_clients), dtype=np.int64)
         for j, size in enumerate(class_sizes):
             owners = np.flatnonzero(ownership[:, j])
-            fractions = sample_dirichlet(rng, params.alpha, len(owners))
+            fractions = base.sample_dirichlet(rng, params.alpha, len(owners))
             counts[j, owners] = rng.multinomial(size, fractions)
         if counts.sum(axis=0).all():
-            return assign_samples(labels, counts, rng)
+            return base.assign_samples(labels, counts, rng)
     raise UserError(
         f"cannot partition with partition.p={params.p} and partition.alpha={params.alpha}: one of "
         f"{num_clients} clients has no samples in each of {MAX_REDRAWS} draws; increase p or "
@@ -98,7 +92,7 @@ def _partition_official(
                 f"seed {seed}; set partition.form=plain or increase partition.p={params.p}"
             )
         samples = np.flatnonzero(labels == label)
-        fractions = sample_dirichlet(rng, params.alpha, len(owners))
+        fractions = base.sample_dirichlet(rng, params.alpha, len(owners))
         assigned = rng.choice(owners, len(samples), p=fractions)
         for owner in owners.tolist():
             new = set(samples[assigned == owner].tolist())
@@ -114,6 +108,4 @@ def _too_small(p: float) -> UserError:
     )
 
 
-PARTITIONERS.add(
-    Partitioner("bernoulli_dirichlet", BernoulliDirichletParams, partition_bernoulli_dirichlet)
-)
+PARTITIONERS.add(Partitioner("bernoulli_dirichlet", BernoulliDirichletParams, partition))

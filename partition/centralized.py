@@ -1,5 +1,7 @@
 """All samples on one client, as in the centralized rows of FedCorr's Table 2."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from methods.core.errors import invalid
@@ -13,7 +15,7 @@ class CentralizedParams:
     noise_clients: PositiveInt = 100  # clients of the IID federation to which noise is applied
 
 
-def partition_centralized(
+def partition(
     labels: np.ndarray, num_clients: int, seed: int, params: CentralizedParams
 ) -> list[np.ndarray]:
     """All samples on one client."""
@@ -30,11 +32,5 @@ def clients_for_noise(labels: np.ndarray, seed: int, params: CentralizedParams) 
     return partition_iid(labels, params.noise_clients, seed, IidParams())
 
 
-PARTITIONERS.add(
-    Partitioner(
-        "centralized",
-        CentralizedParams,
-        partition_centralized,
-        clients_for_noise=clients_for_noise,
-    )
-)
+_INFO = Partitioner("centralized", CentralizedParams, partition)
+PARTITIONERS.add(replace(_INFO, clients_for_noise=clients_for_noise))

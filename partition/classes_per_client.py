@@ -6,6 +6,8 @@ overlap, and some samples are not used. Counts are rounded down, so a client can
 fewer samples.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from methods.core.errors import UserError, invalid
@@ -19,7 +21,7 @@ class ClassesPerClientParams:
     replace: bool = False  # sample with replacement within a client (LSG's official code)
 
 
-def partition_classes_per_client(
+def partition(
     labels: np.ndarray, num_clients: int, seed: int, params: ClassesPerClientParams
 ) -> list[np.ndarray]:
     """A few random classes per client; clients overlap (FedLSR, LSG)."""
@@ -49,12 +51,5 @@ def partition_classes_per_client(
     return client_indices
 
 
-PARTITIONERS.add(
-    Partitioner(
-        "classes_per_client",
-        ClassesPerClientParams,
-        partition_classes_per_client,
-        disjoint=False,
-        uses_all_samples=False,
-    )
-)
+_INFO = Partitioner("classes_per_client", ClassesPerClientParams, partition)
+PARTITIONERS.add(replace(_INFO, disjoint=False, uses_all_samples=False))

@@ -8,14 +8,8 @@ import numpy as np
 
 from methods.core.errors import UserError, invalid
 from methods.core.params import Positive, PositiveInt, parameters
-from partition.base import (
-    MAX_REDRAWS,
-    PARTITIONERS,
-    Partitioner,
-    assign_samples,
-    make_rng,
-    sample_dirichlet,
-)
+from partition import base
+from partition.base import MAX_REDRAWS, PARTITIONERS, Partitioner
 
 
 @parameters
@@ -24,7 +18,7 @@ class DirichletParams:
     min_size: PositiveInt = 1  # minimum number of samples of a client
 
 
-def partition_dirichlet(
+def partition(
     labels: np.ndarray, num_clients: int, seed: int, params: DirichletParams
 ) -> list[np.ndarray]:
     """Each class divided among all clients in Dirichlet(alpha) proportions."""
@@ -32,14 +26,14 @@ def partition_dirichlet(
     if params.min_size > limit:
         expected = f"at most {limit}, the samples per client"
         raise invalid("partition.min_size", params.min_size, expected)
-    rng = make_rng(seed, "dirichlet")
+    rng = base.make_rng(seed, "dirichlet")
     _, class_sizes = np.unique(labels, return_counts=True)
     for _ in range(MAX_REDRAWS):
-        draws = [sample_dirichlet(rng, params.alpha, num_clients) for _ in class_sizes]
+        draws = [base.sample_dirichlet(rng, params.alpha, num_clients) for _ in class_sizes]
         cuts = (np.cumsum(draws, axis=1)[:, :-1] * class_sizes[:, None]).astype(np.int64)
         counts = np.diff(cuts, axis=1, prepend=0, append=class_sizes[:, None])
         if counts.sum(axis=0).min() >= params.min_size:
-            return assign_samples(labels, counts, rng)
+            return base.assign_samples(labels, counts, rng)
     raise UserError(
         f"cannot partition with partition.alpha={params.alpha}: a client has fewer than "
         f"partition.min_size={params.min_size} samples in each of {MAX_REDRAWS} draws; increase "
@@ -47,4 +41,4 @@ def partition_dirichlet(
     )
 
 
-PARTITIONERS.add(Partitioner("dirichlet", DirichletParams, partition_dirichlet))
+PARTITIONERS.add(Partitioner("dirichlet", DirichletParams, partition))

@@ -16,7 +16,7 @@ class ShardsParams:
     shards_per_client: PositiveInt = 2
 
 
-def partition_shards(
+def partition(
     labels: np.ndarray, num_clients: int, seed: int, params: ShardsParams
 ) -> list[np.ndarray]:
     """Samples sorted by label and split into shards, some shards per client."""
@@ -33,4 +33,4 @@ def partition_shards(
     return [np.concatenate([shards[shard] for shard in row]) for row in assignment]
 
 
-PARTITIONERS.add(Partitioner("shards", ShardsParams, partition_shards))
+PARTITIONERS.add(Partitioner("shards", ShardsParams, partition))

@@ -25,8 +25,8 @@ from benchmarks.records.record import ACCURACIES
 from benchmarks.terminal import command
 from reports.frame.load import Runs, load_runs
 from reports.published.tables import load_settings, load_table, settings_names, table_names
+from reports.tables import rendering
 from reports.tables.comparison import comparison_csv, comparison_table
-from reports.tables.rendering import ReportTable, latex, latex_document, markdown
 from reports.tables.results import collect_results
 from reports.tables.settings import collect_settings, settings_csv, settings_table
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return command.run_command(arguments, str(__doc__), DEFAULTS, build)
 
 
-def build(options: dict[str, str]) -> int:
+def build(options: command.Options) -> int:
     """Write the requested tables, and print the written files and the warnings."""
     available = (*table_names(), *settings_names())
     names = command.choose_names("table", options["table"], available)
@@ -50,7 +50,7 @@ def build(options: dict[str, str]) -> int:
     if kind:
         command.require_choice("hyperparameters", kind, HYPERPARAMETERS)
     dirs = command.split_dirs(options["runs"])
-    runs, out_dir = load_runs(dirs), Path(options["out"])
+    runs = load_runs(dirs)
     warnings = list(runs.warnings)
     if len(runs.done) == 0:
         warnings.append(
@@ -58,45 +58,43 @@ def build(options: dict[str, str]) -> int:
         )
     for name in names:
         if name in table_names():
-            warnings += _write_results(name, runs, scale, out_dir, (accuracy, kind))
+            warnings += _write_results(name, runs, scale, Path(options["out"]), accuracy, kind)
         else:
-            warnings += _write_settings(name, "paper" if scale == "all" else scale, out_dir)
+            warnings += _write_settings(name, scale, Path(options["out"]))
     command.print_warnings(warnings)
     return 0
 
 
 def _write_results(
-    name: str, runs: Runs, scale: str, out_dir: Path, choices: tuple[str, str]
+    name: str, runs: Runs, scale: str, out: Path, accuracy: str, hyperparameters: str
 ) -> list[str]:
     """Write one table at the scale, or at every scale with runs of it. Returns the warnings."""
     table = load_table(name)
     scales = SCALES if scale == "all" else [scale]
-    found = [collect_results(table, runs, each, *choices) for each in scales]
+    found = [collect_results(table, runs, each, accuracy, hyperparameters) for each in scales]
     for results in [results for results in found if results.cells] or found[:1]:
-        scale_dir = out_dir / results.scale
-        _write_files(comparison_table(results), comparison_csv(results), scale_dir)
         filled = f"{len(results.cells)} of {len(table.cells)} cells"
-        print(f"{name} {results.scale}: {filled} -> {scale_dir}/{name}.*")
+        _write(comparison_table(results), comparison_csv(results), out / results.scale, filled)
     return [line for results in found for line in results.warnings]
 
 
-def _write_settings(name: str, scale: str, out_dir: Path) -> list[str]:
-    results = collect_settings(load_settings(name), scale)
-    _write_files(settings_table(results), settings_csv(results), out_dir / scale)
-    print(f"{name} {scale}: settings -> {out_dir / scale}/{name}.*")
+def _write_settings(name: str, scale: str, out: Path) -> list[str]:
+    results = collect_settings(load_settings(name), "paper" if scale == "all" else scale)
+    _write(settings_table(results), settings_csv(results), out / results.scale, "settings")
     return list(results.warnings)
 
 
-def _write_files(table: ReportTable, csv_text: str, scale_dir: Path) -> None:
-    scale_dir.mkdir(parents=True, exist_ok=True)
+def _write(table: rendering.ReportTable, csv_text: str, directory: Path, content: str) -> None:
     files = {
-        ".md": markdown(table),
-        ".tex": latex(table),
-        "_page.tex": latex_document(table, table.name),
+        ".md": rendering.markdown(table),
+        ".tex": rendering.latex(table),
+        "_page.tex": rendering.latex_document(table),
         ".csv": csv_text,
     }
+    directory.mkdir(parents=True, exist_ok=True)
     for ending, text in files.items():
-        (scale_dir / f"{table.name}{ending}").write_text(text, encoding="utf-8")
+        (directory / f"{table.name}{ending}").write_text(text, encoding="utf-8")
+    print(f"{table.name} {directory.name}: {content} -> {directory}/{table.name}.*")
 
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ accuracies, forgetting, and the damage repaired if there are reference runs.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pandas as pd
 from rich import box
@@ -35,30 +35,14 @@ from rich.text import Text
 from benchmarks.records.record import ACCURACIES, TESTED
 from benchmarks.records.references import REFERENCE_METHOD
 from benchmarks.terminal import command
-from methods.core.errors import UserError
+from reports.frame import pivot as pivots
 from reports.frame import statistics as stats
-from reports.frame.load import caption_of, load_runs, rows_of
-from reports.frame.pivot import (
-    Pivot,
-    matches_filter,
-    metrics,
-    paired,
-    pivot,
-    ranked,
-    select,
-    supported_cells,
-)
+from reports.frame.load import caption_of, load_finished_runs, rows_of
+from reports.frame.pivot import Pivot
 from reports.tables.rendering import DASH, Section, sections_markdown
 
-DEFAULTS = {
-    "runs": "runs",
-    "rows": "method.name",
-    "cols": "noise.rho",
-    "metric": "summary.last10",
-    "baseline": "",
-    "scale": "",
-    "out": "",
-}
+DEFAULTS = {"runs": "runs", "rows": "method.name", "cols": "noise.rho", "metric": "summary.last10"}
+DEFAULTS |= {"baseline": "", "scale": "", "out": ""}
 BOLD_RULE = (
     "bold: better than every other row of the column; largest p of the paired sign-flip tests"
     f" at most {stats.SIGNIFICANCE_LEVEL:g} after Holm's correction for the columns;"
@@ -68,33 +52,37 @@ REPAIR_RULE = (
     "damage repaired: (method - FedAvg) / (FedAvg on clean labels - FedAvg) in percent, by seed and"
     f" scenario; 95 % bootstrap of the seeds; {DASH} if the damage is not above 0"
 )
+MIN_WIDTH = 100  # a narrower terminal wraps the lines of tables
+SHORT = 12  # columns with at most so many characters per cell are not wrapped in the terminal
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     return command.run_command(arguments, str(__doc__), DEFAULTS, compare, accepts_run_filters=True)
 
 
-def compare(options: dict[str, str]) -> int:
+def compare(options: command.Options) -> int:
     """Print the comparison and write it to a file if requested."""
-    dirs = command.split_dirs(options["runs"], must_exist=True)
-    runs = load_runs(dirs)
-    command.print_warnings(runs.warnings)
-    if len(runs.done) == 0:
-        raise UserError(f"no completed runs found in {', '.join(dirs)}")
+    runs = load_finished_runs(options["runs"])
     filters = {key: value for key, value in options.items() if key not in DEFAULTS}
     if options["scale"]:
         filters["scale"] = options["scale"]
-    frame = select(runs.done, filters)
-    table = pivot(frame, options["rows"], options["cols"], options["metric"])
-    excluded = excluded_runs(runs.unsuccessful, filters)
+    frame, baseline = pivots.select(runs.done, filters), options["baseline"]
+    table = pivots.pivot(frame, options["rows"], options["cols"], options["metric"])
+    if baseline:
+        command.require_choice("baseline", baseline, table.row_values)
+    excluded = [
+        f"{run['run_id']} ({run['status']})"
+        for run in rows_of(runs.unsuccessful)
+        if all(pivots.matches_filter(run, key, wanted) for key, wanted in filters.items())
+    ]
     sections = [means_section(table, caption_of(rows_of(frame)), excluded)]
-    repairs = Repairs.of(frame, table)
+    repaired = repaired_accuracy(frame, table)
     if table.in_percent:
-        sections.append(accuracies_section(frame, table, repairs))
-    if options["baseline"]:
-        sections.append(differences_section(table, options["baseline"]))
+        sections.append(accuracies_section(frame, table, repaired))
+    if baseline:
+        sections.append(differences_section(table, baseline))
     if len(table.complete_columns) > 1 and len(table.row_values) > 1:
-        sections.append(over_settings_section(table, options["baseline"], repairs))
+        sections.append(over_settings_section(table, baseline, repaired))
     sections.append(ranks_section(table))
     print_sections(sections)
     if options["out"]:
@@ -102,15 +90,6 @@ def compare(options: dict[str, str]) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(sections_markdown(sections), encoding="utf-8")
     return 0
-
-
-def excluded_runs(unsuccessful: pd.DataFrame, filters: Mapping[str, str]) -> list[str]:
-    """Diverged and failed runs that match the filters."""
-    return [
-        f"{row['run_id']} ({row['status']})"
-        for row in rows_of(unsuccessful)
-        if all(matches_filter(row, key, wanted) for key, wanted in filters.items())
-    ]
 
 
 def means_section(table: Pivot, caption: str, excluded: Sequence[str]) -> Section:
@@ -124,172 +103,146 @@ def means_section(table: Pivot, caption: str, excluded: Sequence[str]) -> Sectio
     notes.append(BOLD_RULE)
     if table.accuracy in ACCURACIES:
         notes.insert(0, f"{table.metric}: {TESTED}, {ACCURACIES[table.accuracy]}")
-    bold = supported_cells(table)
-    rows = [
-        (row, *(_format_mean(table, row, col, (row, col) in bold) for col in table.col_values))
-        for row in table.row_values
-    ]
+    groups = []
+    for col in table.col_values:
+        cells = {(row, col): table.by_seed(row, col) for row in table.row_values}
+        groups.append({key: values for key, values in cells.items() if values})
+    bold = stats.supported_best(groups, table.higher_is_better)
+    rows = []
+    for row in table.row_values:
+        means = {(row, col): _format_mean(table, row, col) for col in table.col_values}
+        rows.append((row, *(f"**{text}**" if key in bold else text for key, text in means.items())))
     unit = (" (oracle)" if table.accuracy == "best" else "") + " in percent" * table.in_percent
     title = f"{table.metric}{unit}: mean ± sample standard deviation (seeds); {caption}"
-    header = (f"{table.rows} \\ {table.cols}", *table.col_values)
-    return Section(title, header, tuple(rows), tuple(notes))
+    return Section(title, (f"{table.rows} \\ {table.cols}", *table.col_values), rows, notes)
 
 
-@dataclass(frozen=True)
-class Repairs:
-    """Damage repaired: accuracies of runs and of their references, by cell."""
-
-    accuracy: str
-    tables: Sequence[Pivot]  # of the runs, of FedAvg on given and on clean labels
-
-    @classmethod
-    def of(cls, frame: pd.DataFrame, table: Pivot) -> "Repairs | None":
-        """By the accuracy of the table, or by last10; None without reference runs."""
-        name = table.accuracy if table.accuracy in ACCURACIES else "last10"
-        keys = [f"summary.{name}", f"reference.given.{name}", f"reference.clean.{name}"]
-        if not table.in_percent or not set(keys) <= set(metrics(frame)):
-            return None
-        return cls(name, [pivot(frame, table.rows, table.cols, key) for key in keys])
-
-    def shown(self, row: str, cols: Sequence[str]) -> tuple[str, str]:
-        """Share and interval in percent, over some columns."""
-        settings = []
-        for col in cols:
-            cells = [table.cells.get((row, col), {}) for table in self.tables]
-            runs = [run for run in cells[0] if all(run in cell for cell in cells)]
-            settings.append([[cell[run] for cell in cells] for run in runs])
-        found = stats.damage_repaired(settings)
-        ends = found.interval if found else None
-        interval = " to ".join(f"{100 * end:.1f}" for end in ends) if ends else DASH
-        return f"{100 * found.share:.1f}" if found else DASH, interval
+def repaired_accuracy(frame: pd.DataFrame, table: Pivot) -> str:
+    """The accuracy by which the damage repaired is computed; empty without reference runs."""
+    name = table.accuracy if table.accuracy in ACCURACIES else "last10"
+    has_references = f"reference.clean.{name}" in pivots.metrics(frame)
+    return name if table.in_percent and has_references else ""
 
 
-def accuracies_section(frame: pd.DataFrame, table: Pivot, repairs: Repairs | None) -> Section:
+def accuracies_section(frame: pd.DataFrame, table: Pivot, repaired: str) -> Section:
     """All accuracies of every cell, and of FedAvg on clean labels as a reference."""
-    available, names = metrics(frame), ("selected", "last10", "best", "forgetting")
+    all_names, available = ("selected", "last10", "best", "forgetting"), pivots.metrics(frame)
+    names = [name for name in all_names if f"summary.{name}" in available]
 
-    def pivots(section: str) -> list[Pivot]:
-        keys = [f"{section}.{name}" for name in names if f"summary.{name}" in available]
-        return [pivot(frame, table.rows, table.cols, key) for key in keys if key in available]
+    def means(row: str, col: str, section: str) -> list[str]:
+        return [_format_mean(table, row, col, f"{section}.{name}") for name in names]
 
-    found, clean = pivots("summary"), pivots("reference.clean")
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for col in table.col_values:
-        for row in table.row_values:
-            if (row, col) in table.cells:
-                means = [_format_mean(each, row, col, False) for each in found]
-                rows.append((row, col, *means, *(repairs.shown(row, [col]) if repairs else ())))
+        shown = [row for row in table.row_values if table.values(row, col)]
+        for row in shown:
+            shares = _format_repaired(table, row, [col], repaired)
+            rows.append((row, col, *means(row, col, "summary"), *shares))
         # Rows share their reference runs unless they differ in training parameters.
         shared: dict[tuple[str, ...], list[str]] = {}
-        for row in table.row_values:
-            if clean and (row, col) in clean[0].cells:
-                means = [_format_mean(each, row, col, False) for each in clean]
-                shared.setdefault((*means, DASH, DASH, DASH), []).append(row)
+        for row in shown if repaired else ():
+            cells = (*means(row, col, "reference.clean"), DASH, DASH)
+            shared.setdefault(cells, []).append(row)
         for cells, members in shared.items():
-            of = f" for {', '.join(members)}" if len(shared) > 1 else ""
-            rows.append((f"reference{of}: {REFERENCE_METHOD}, clean labels", col, *cells))
-    shown = [each.accuracy for each in found]
-    notes = [f"{name}: {text}" for name, text in ACCURACIES.items() if name in shown]
-    oracle = {"best": "best (oracle)"}
-    header = [table.rows, table.cols, *(oracle.get(name, name) for name in shown)]
-    if repairs:
-        header += [f"damage repaired, {repairs.accuracy}", "95 %"]
-        notes.append(REPAIR_RULE)
+            if set(cells) != {DASH}:
+                of = f" for {', '.join(members)}" if len(shared) > 1 else ""
+                rows.append((f"reference{of}: {REFERENCE_METHOD}, clean labels", col, *cells))
+    notes = [f"{name}: {text}" for name, text in ACCURACIES.items() if name in names]
+    notes += [REPAIR_RULE] if repaired else []
+    header = (table.rows, table.cols, *names, *_repaired_header(repaired))
+    header = tuple("best (oracle)" if name == "best" else name for name in header)
     title = f"Accuracies in percent, {TESTED}: mean ± sample standard deviation (seeds)"
-    return Section(title, tuple(header), tuple(rows), (*notes, "forgetting: best minus last10"))
+    return Section(title, header, rows, [*notes, "forgetting: best minus last10"])
 
 
 def differences_section(table: Pivot, baseline: str) -> Section:
     """Differences from the baseline, seed by seed."""
-    rows, found = [], paired(table, baseline)
-    tests = stats.corrected_tests(found)
-    tested = sum(bool(each.differences) for each in found.values())
+    found = {
+        (row, col): stats.pair(table.by_seed(row, col), table.by_seed(baseline, col))
+        for row in table.row_values
+        for col in table.col_values
+        if row != baseline and table.values(row, col)
+    }
+    tests, rows = stats.corrected_tests(found), []
+    tested = sum(bool(pairs.differences) for pairs in found.values())
     notes = [f"p Holm: p sign-flip corrected for {tested} comparisons; the result is based on it"]
     for (row, col), pairs in found.items():
-        rows.append((row, col, *_format_pairs(table, pairs, *tests[row, col])))
+        p, verdict = tests[row, col]
+        values = list(pairs.differences.values())
+        cells = [DASH, DASH, "0", DASH, DASH, DASH]
+        if values:
+            tested_p = (stats.sign_test(values), stats.sign_flip_test(values), p)
+            cells = [
+                format(fmean(values), f"+{_number_format(table)}"),
+                _format_interval(stats.bootstrap_interval(values), f"+{_number_format(table)}"),
+                str(len(values)),
+                *(f"{p:.3g}" for p in tested_p),
+            ]
+        rows.append((row, col, *cells, verdict))
         if pairs.unpaired:
             notes.append(f"{row}, {table.cols} {col}: not paired: {'; '.join(pairs.unpaired)}")
-    header = (
-        *(table.rows, table.cols, "difference", "95 % bootstrap", "pairs"),
-        *("p sign", "p sign-flip", "p Holm", "result"),
-    )
+    header = ("difference", "95 % bootstrap", "pairs", "p sign", "p sign-flip", "p Holm", "result")
     title = f"Paired differences from {baseline}, same seed and scenario"
-    return Section(title, header, tuple(rows), tuple(notes))
+    return Section(title, (table.rows, table.cols, *header), rows, notes)
 
 
-def over_settings_section(table: Pivot, baseline: str, repairs: Repairs | None) -> Section:
+def over_settings_section(table: Pivot, baseline: str, repaired: str) -> Section:
     """Interquartile means, and probabilities of improvement over the baseline or the best row."""
     columns, sign = table.complete_columns, 1 if table.higher_is_better else -1
     scores: dict[str, stats.Scores] = {
         row: [[sign * value for value in table.values(row, col)] for col in columns]
         for row in table.row_values
     }
-    order = sorted(scores, key=lambda row: -float(stats.interquartile_mean(scores[row])))
-    reference = baseline or order[0]
-
-    def improvement(*pair: stats.Scores) -> tuple[str, str]:
-        interval = stats.stratified_interval(stats.improvement_probability, *pair)
-        shown = " to ".join(f"{end:.2f}" for end in interval) if interval else DASH
-        return f"{stats.improvement_probability(*pair):.2f}", shown
-
-    rows = []
+    means = {row: float(stats.interquartile_mean(scores[row])) for row in scores}
+    order = sorted(scores, key=lambda row: -means[row])
+    reference, number = baseline or order[0], _number_format(table)
+    rows: list[tuple[str, ...]] = []
     for row in order:
         interval = stats.stratified_interval(stats.interquartile_mean, scores[row])
-        ends = sorted(sign * float(end) for end in interval or ())
-        rows.append(
-            (
-                row,
-                _format_number(table, sign * float(stats.interquartile_mean(scores[row]))),
-                " to ".join(_format_number(table, end) for end in ends) or DASH,
-                *(
-                    (DASH, DASH)
-                    if row == reference
-                    else improvement(scores[row], scores[reference])
-                ),
-                *(repairs.shown(row, columns) if repairs else ()),
-            )
-        )
+        ends = sorted(sign * float(end) for end in interval)
+        cells = [format(sign * means[row], number), _format_interval(ends, number)]
+        if row == reference:
+            cells += [DASH, DASH]
+        else:
+            pair = scores[row], scores[reference]
+            interval = stats.stratified_interval(stats.improvement_probability, *pair)
+            probability = f"{stats.improvement_probability(*pair):.2f}"
+            cells += [probability, _format_interval(interval, ".2f")]
+        rows.append((row, *cells, *_format_repaired(table, row, columns, repaired)))
     notes = (
         "interquartile mean: mean of the middle half of the results of all columns and seeds",
         "95 % intervals: bootstrap of the seeds within each column; none for a single seed",
     )
-    header = [table.rows, "interquartile mean", "95 %", f"P(better than {reference})", "95 %"]
-    if repairs:
-        header += [f"damage repaired, {repairs.accuracy}", "95 %"]
+    header = (table.rows, "interquartile mean", "95 %", f"P(better than {reference})", "95 %")
     title = f"Over settings: {table.cols} {', '.join(columns)}"
-    return Section(title, tuple(header), tuple(rows), notes)
+    return Section(title, (*header, *_repaired_header(repaired)), rows, notes)
 
 
 def ranks_section(table: Pivot) -> Section:
-    """Average ranks with Friedman's and Nemenyi's tests."""
-    found, excluded = ranked(table)
-    notes = []
-    if excluded:
+    """Average ranks over the complete columns, with Friedman's and Nemenyi's tests."""
+    title, header = "Average ranks over the columns (1 is best)", (table.rows, "rank")
+    complete, notes = table.complete_columns, []
+    if excluded := [col for col in table.col_values if col not in complete]:
         columns = f"{table.cols} {', '.join(excluded)}"
         notes.append(f"excluded columns, as some rows have no run there: {columns}")
-    title, header = "Average ranks over the columns (1 is best)", (table.rows, "rank")
-    if found is None:
+    if not complete or len(table.row_values) < 2:
         notes.append("ranks need at least two rows and one column with results for every row")
-        return Section(title, header, (), tuple(notes))
-    if found.p is None or found.chi_square is None:
+        return Section(title, header, (), notes)
+    means = [[fmean(table.values(row, col)) for row in table.row_values] for col in complete]
+    found = stats.ranking(means, table.higher_is_better)
+    if found.p is None:
         notes.append("testing the ranks needs at least two columns and ranks that are not all tied")
     else:
         verdict = "differ" if found.p <= stats.SIGNIFICANCE_LEVEL else "do not differ significantly"
-        notes.append(
+        notes += [
             f"Friedman test over {found.num_settings} columns:"
-            f" chi-square {found.chi_square:.2f}, p {found.p:.3g}: the rows {verdict}"
-        )
-        notes.append(
+            f" chi-square {found.chi_square:.2f}, p {found.p:.3g}: the rows {verdict}",
             f"Nemenyi critical difference at {stats.SIGNIFICANCE_LEVEL:g}:"
             f" {found.critical_difference:.2f}; largest difference of ranks:"
-            f" {max(found.ranks) - min(found.ranks):.2f}"
-        )
+            f" {max(found.ranks) - min(found.ranks):.2f}",
+        ]
     order = sorted(zip(found.ranks, table.row_values, strict=True))
-    return Section(title, header, tuple((row, f"{rank:.2f}") for rank, row in order), tuple(notes))
-
-
-MIN_WIDTH = 100  # a narrower terminal wraps the lines of tables
-SHORT = 12  # columns with at most so many characters per cell are not wrapped in the terminal
+    return Section(title, header, [(row, f"{rank:.2f}") for rank, row in order], notes)
 
 
 def print_sections(sections: Sequence[Section]) -> None:
@@ -298,13 +251,11 @@ def print_sections(sections: Sequence[Section]) -> None:
     for section in sections:
         shown = Table(title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True)
         for name, *cells in zip(section.header, *section.rows, strict=True):
-            shown.add_column(
-                name, no_wrap=max(map(len, cells), default=0) <= SHORT, overflow="fold"
-            )
+            is_short = max(map(len, cells), default=0) <= SHORT
+            shown.add_column(name, no_wrap=is_short, overflow="fold")
         for row in section.rows:
-            shown.add_row(
-                *(Text(cell.strip("*"), "bold" if cell.startswith("**") else "") for cell in row)
-            )
+            styles = ["bold" if cell.startswith("**") else "" for cell in row]
+            shown.add_row(*(Text(cell.strip("*"), s) for cell, s in zip(row, styles, strict=True)))
         if section.rows:
             console.print(f"\n{section.title}", highlight=False, markup=False)
             console.print(shown)
@@ -312,36 +263,37 @@ def print_sections(sections: Sequence[Section]) -> None:
             console.print(note, highlight=False, markup=False)
 
 
-def _format_pairs(
-    table: Pivot, pairs: stats.Pairs, corrected_p: float, verdict: str
-) -> tuple[str, ...]:
-    values = list(pairs.differences.values())
-    if not values:
-        return DASH, DASH, "0", DASH, DASH, DASH, verdict
-    interval = stats.bootstrap_interval(values)
-    return (
-        _format_number(table, fmean(values), "+"),
-        " to ".join(_format_number(table, end, "+") for end in interval) if interval else DASH,
-        str(len(values)),
-        f"{stats.sign_test(values):.3g}",
-        f"{stats.sign_flip_test(values):.3g}",
-        f"{corrected_p:.3g}",
-        verdict,
-    )
+def _repaired_header(accuracy: str) -> tuple[str, ...]:
+    return (f"damage repaired, {accuracy}", "95 %") if accuracy else ()
 
 
-def _format_mean(table: Pivot, row: str, col: str, bold: bool) -> str:
-    values = table.values(row, col)
+def _format_repaired(table: Pivot, row: str, cols: Sequence[str], accuracy: str) -> tuple[str, ...]:
+    """Damage repaired and its interval in percent over some columns; nothing without `accuracy`."""
+    if not accuracy:
+        return ()
+    runs = [pivots.reference_accuracies(table.cells[row, col], accuracy) for col in cols]
+    found = stats.damage_repaired(runs)
+    if found is None:
+        return DASH, DASH
+    interval = [100 * end for end in found.interval]
+    return f"{100 * found.share:.1f}", _format_interval(interval, ".1f")
+
+
+def _format_mean(table: Pivot, row: str, col: str, metric: str = "") -> str:
+    values, number = table.values(row, col, metric), _number_format(table)
     if not values:
         return DASH
     std = stats.sample_std(values)
-    spread = "" if std is None else f" ± {_format_number(table, std)}"
-    text = f"{_format_number(table, fmean(values))}{spread} ({len(values)})"
-    return f"**{text}**" if bold else text
+    spread = "" if std is None else f" ± {std:{number}}"
+    return f"{fmean(values):{number}}{spread} ({len(values)})"
 
 
-def _format_number(table: Pivot, value: float, sign: str = "") -> str:
-    return format(value, sign + (".2f" if table.in_percent else ".4g"))
+def _format_interval(ends: Iterable[Any], number: str) -> str:
+    return " to ".join(f"{end:{number}}" for end in ends) or DASH
+
+
+def _number_format(table: Pivot) -> str:
+    return ".2f" if table.in_percent else ".4g"
 
 
 if __name__ == "__main__":

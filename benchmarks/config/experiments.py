@@ -19,6 +19,7 @@ Parameters of method and training that differ between runs which otherwise diffe
 are chosen by the true noise. `oracle` lists them, and a file with one noise level says so itself.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -59,7 +60,6 @@ class Selection:
     columns: Tuple[str] = ()
 
     def applies(self, row: str, column: str) -> bool:
-        """True if the cell is selected."""
         return (not self.rows or row in self.rows) and (not self.columns or column in self.columns)
 
 
@@ -88,21 +88,15 @@ class Experiment:
         return merge_overrides(given, keys_by_noise(self, scale)[row, column])
 
     def _given_overrides(self, row: str, column: str, scale: str) -> tuple[str, ...]:
-        common = self.common if scale == "paper" else drop_scale_dependent(self.common)
-        extra = [
-            entry.overrides.split()
-            for entry in self.extra
-            if entry.applies(row, column) and entry.scale in ("", scale)
-        ]
-        return merge_overrides(
-            common,
-            find_heading(self.columns, column, f"{self.name}: column").overrides,
-            find_heading(self.rows, row, f"{self.name}: row").overrides,
-            *extra,
-        )
+        dropped = SCALE_DEPENDENT_SECTIONS if scale != "paper" else ()
+        common = (text for text in self.common if re.split("[.=]", text)[0] not in dropped)
+        column_overrides = find_heading(self.columns, column, f"{self.name}: column").overrides
+        row_overrides = find_heading(self.rows, row, f"{self.name}: row").overrides
+        extra = [entry for entry in self.extra if entry.applies(row, column)]
+        more = (entry.overrides.split() for entry in extra if entry.scale in ("", scale))
+        return merge_overrides(common, column_overrides, row_overrides, *more)
 
     def is_skipped(self, row: str, column: str) -> bool:
-        """True for a combination that is not run."""
         return any(entry.applies(row, column) for entry in self.skip)
 
     def run_overrides(self, scale: str) -> list[list[str]]:
@@ -126,12 +120,8 @@ def keys_by_noise(experiment: Experiment, scale: str) -> dict[tuple[str, str], l
     found: dict[tuple[str, str], list[str]] = {}
     for cells in groups.values():
         keys = dict.fromkeys(key for values in cells.values() for key in values)
-        varied = [
-            key
-            for key in keys
-            if key.startswith(HYPERPARAMETERS)
-            and len({values.get(key) for values in cells.values()}) > 1
-        ]
+        chosen = [key for key in keys if key.startswith(HYPERPARAMETERS)]
+        varied = [key for key in chosen if len({cell.get(key) for cell in cells.values()}) > 1]
         for cell in cells:
             found[cell] = [f"oracle=[{','.join(varied)}]"] if varied else []
     return found
@@ -145,7 +135,6 @@ def _other_than_noise(heading: Heading) -> tuple[str, ...]:
 
 
 def experiment_names(conf: Path = CONF) -> list[str]:
-    """Names of the experiments in a configuration directory."""
     return sorted(path.stem for path in (conf / "experiment").glob("*.yaml"))
 
 
@@ -169,18 +158,14 @@ def parse_experiment(name: str, content: Mapping[str, Any]) -> Experiment:
     for key in content:
         if key not in KEYS:
             raise unknown("key", f"experiment.{key}", KEYS)
+    extra, skip = content.get("extra", []), content.get("skip", [])
     experiment = Experiment(
         name,
         tuple(content.get("common", "").split()),
         parse_headings(content.get("rows", [""]), "experiment.rows"),
         parse_headings(content.get("columns", [""]), "experiment.columns"),
-        tuple(
-            build_params(ExtraOverrides, entry, "experiment.extra")
-            for entry in content.get("extra", [])
-        ),
-        tuple(
-            build_params(Selection, entry, "experiment.skip") for entry in content.get("skip", [])
-        ),
+        tuple(build_params(ExtraOverrides, entry, "experiment.extra") for entry in extra),
+        tuple(build_params(Selection, entry, "experiment.skip") for entry in skip),
     )
     for entry in (*experiment.extra, *experiment.skip):
         for label in entry.rows:
@@ -209,7 +194,6 @@ def parse_headings(content: Any, key: str) -> tuple[Heading, ...]:
 
 
 def find_heading(headings: Iterable[Heading], label: str, what: str) -> Heading:
-    """The heading with a label."""
     by_label = {heading.label: heading for heading in headings}
     if label not in by_label:
         raise unknown(what, label, by_label)
@@ -228,12 +212,3 @@ def merge_overrides(*layers: Iterable[str]) -> tuple[str, ...]:
             merged["oracle"] = f"[{','.join(kept)}]"
         merged[key] = value
     return tuple(f"{key}={value}" for key, value in merged.items())
-
-
-def drop_scale_dependent(overrides: Iterable[str]) -> tuple[str, ...]:
-    """The overrides outside the scale-dependent sections."""
-    return tuple(
-        override
-        for override in overrides
-        if override.partition("=")[0].partition(".")[0] not in SCALE_DEPENDENT_SECTIONS
-    )

@@ -5,20 +5,12 @@ import re
 import yaml
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
-from omegaconf.errors import (
-    ConfigAttributeError,
-    ConfigKeyError,
-    InterpolationResolutionError,
-    MissingMandatoryValue,
-    OmegaConfBaseException,
-)
+from omegaconf import errors as omegaconf_errors
+from omegaconf.errors import OmegaConfBaseException
 
 from methods.core.errors import UserError, first_line, missing, missing_package, unknown
 
-LAUNCHER_PACKAGES = {  # package and extra
-    "submitit_slurm": ("hydra-submitit-launcher", "slurm"),
-    "submitit_local": ("hydra-submitit-launcher", "slurm"),
-}
+SUBMITIT_LAUNCHERS = ("submitit_slurm", "submitit_local")
 
 
 def explain_error(error: BaseException) -> UserError:
@@ -38,16 +30,18 @@ def explain_error(error: BaseException) -> UserError:
             " with existing file://DIRECTORY or pkg://PACKAGE"
         )
     if found := re.match(r"(?:Ambiguous value for argument|Sweep parameters) '(.*?)'", str(error)):
-        return UserError(
-            f"cannot start one run with {found[1]}: add -m for a sweep, or give one value"
-        )
+        fix = "add -m for a sweep, or give one value"
+        return UserError(f"cannot start one run with {found[1]}: {fix}")
     cause = _find_cause(error)
-    if isinstance(cause, MissingMandatoryValue):
+    if isinstance(cause, omegaconf_errors.MissingMandatoryValue):
         return missing(str(cause.full_key))
-    if isinstance(cause, InterpolationResolutionError):
+    if isinstance(cause, omegaconf_errors.InterpolationResolutionError):
         return UserError(f"cannot resolve {cause.full_key}: {first_line(cause)}")
-    if isinstance(cause, (ConfigKeyError, ConfigAttributeError)):
-        return _explain_unknown_key(cause)
+    if isinstance(cause, (omegaconf_errors.ConfigKeyError, omegaconf_errors.ConfigAttributeError)):
+        key, parent = str(cause.full_key), cause.parent_node
+        if isinstance(parent, DictConfig):
+            return unknown("key", key, [str(name) for name in parent])
+        return UserError(f"unknown key {key}")
     if isinstance(cause, yaml.YAMLError):
         return UserError(f"cannot read a configuration file: {cause}")
     reason = "" if cause is error else f": {first_line(cause)}"
@@ -68,15 +62,8 @@ def _find_cause(error: BaseException) -> BaseException:
 
 def _explain_missing_config(error: MissingConfigException) -> UserError:
     group, _, name = str(error.missing_cfg_file).rpartition("/")
-    if group == "hydra/launcher" and name in LAUNCHER_PACKAGES:
-        return missing_package(*LAUNCHER_PACKAGES[name])
+    if group == "hydra/launcher" and name in SUBMITIT_LAUNCHERS:
+        return missing_package("hydra-submitit-launcher", extra="slurm")
     if error.options:
         return unknown(group, name, error.options)
     return UserError(str(error).partition("\n\n")[0])  # The search path follows.
-
-
-def _explain_unknown_key(error: OmegaConfBaseException) -> UserError:
-    key, parent = str(error.full_key), error.parent_node
-    if not isinstance(parent, DictConfig):
-        return UserError(f"unknown key {key}")
-    return unknown("key", key, [str(name) for name in parent])

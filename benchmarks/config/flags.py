@@ -42,6 +42,8 @@ def arrange_arguments(arguments: Sequence[str]) -> list[str]:
         flags[flag] = value
     _check_flags(flags)
     check_overrides(overrides)
+    if "--multirun" in flags:  # Hydra's default options may have no setting for the scale.
+        overrides = [re.sub(r"^scale=(\w+)$", r"scale=choice(\1)", text) for text in overrides]
     return [*overrides, *(text for flag in flags.items() for text in flag if text)]
 
 
@@ -50,14 +52,14 @@ def check_overrides(overrides: Sequence[str]) -> None:
     given: set[str] = set()
     for override in overrides:
         key, _, value = override.partition("=")
-        if not key:
-            raise UserError(f"cannot parse override {override!r}: expected key=value")
-        if len(key) > MAX_KEY_LENGTH:
-            expected = f"a key of at most {MAX_KEY_LENGTH} characters"
-            raise UserError(f"cannot parse override {override!r}: expected {expected}")
-        if max(value.count(bracket) for bracket in "[{(") > MAX_BRACKETS:
-            expected = f"at most {MAX_BRACKETS} brackets"
-            raise UserError(f"cannot parse override {override!r}: expected {expected}")
+        limits = {
+            "key=value": bool(key),
+            f"a key of at most {MAX_KEY_LENGTH} characters": len(key) <= MAX_KEY_LENGTH,
+            f"at most {MAX_BRACKETS} brackets": max(map(value.count, "[{(")) <= MAX_BRACKETS,
+        }
+        for expected, is_met in limits.items():
+            if not is_met:
+                raise UserError(f"cannot parse override {override!r}: expected {expected}")
         if key in given:
             raise UserError(f"cannot set {key} twice: give one value, or {key}=A,B with -m")
         if re.fullmatch(r"\s*{\s*}\s*", value) and not key.startswith("+"):

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from benchmarks.config.schema import SCALES
 from methods.core.errors import UserError, unknown
 
+SCALES = ("paper", "laptop", "smoke")
 HYPERPARAMETERS = ("published", "common", "tuned")
 KEYS = ("base", "common", "published")
 GROUPS = ("model", "partition", "noise")  # config groups whose option a protocol selects
@@ -38,7 +38,6 @@ class Selection(NamedTuple):
 
 
 def protocol_names(conf_dirs: Iterable[Path]) -> list[str]:
-    """Names of all protocols."""
     return sorted({path.stem for conf in conf_dirs for path in (conf / "protocol").glob("*.yaml")})
 
 
@@ -94,9 +93,9 @@ def _merge(entries: Iterable[Overrides], selection: Selection) -> tuple[Override
     selectors = ("dataset", "scale", "method")
     found = False
     for entry in entries:
-        if not all(
-            _selects(entry[name], getattr(selection, name)) for name in selectors if name in entry
-        ):
+        given = {name: entry[name] for name in selectors if name in entry}
+        lists = {name: [one] if isinstance(one, str) else one for name, one in given.items()}
+        if not all(getattr(selection, name) in names for name, names in lists.items()):
             continue
         found = True
         for group in GROUPS:
@@ -106,16 +105,9 @@ def _merge(entries: Iterable[Overrides], selection: Selection) -> tuple[Override
     return merged, found
 
 
-def _selects(selector: str | list[str], name: str) -> bool:
-    return name in selector if isinstance(selector, list) else name == selector
-
-
 def _no_setting(protocol: dict[str, list[Overrides]], selection: Selection, key: str) -> UserError:
-    scales = [
-        scale
-        for scale in SCALES
-        if key in _merge(protocol["common"], selection._replace(scale=scale))[0]
-    ]
+    others = {scale: selection._replace(scale=scale) for scale in SCALES}
+    scales = [scale for scale in SCALES if key in _merge(protocol["common"], others[scale])[0]]
     return UserError(
         f"invalid scale={selection.scale}: protocol={selection.protocol} has no setting for"
         f" dataset={selection.dataset}; available: {', '.join(scales) or 'none'}"

@@ -3,51 +3,41 @@
 import dataclasses
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from benchmarks.config import protocols
+from methods.core import params as declared
 from methods.core.errors import UserError, invalid, missing, unknown
-from methods.core.params import (
-    NonNegative,
-    NonNegativeInt,
-    NoParams,
-    PositiveInt,
-    ProperFraction,
-    Tuple,
-    build_params,
-    data_file_names,
-    field_names,
-    parameters,
-)
+from methods.core.params import NonNegative, NoParams, PositiveInt, Tuple, build_params, parameters
 from methods.core.plugins import Registry
 
 PROTOCOL_VERSION = 2  # increased when numbers of existing configurations change
 FIRST_TUNING_SEED = 1000  # `fln tune` uses seeds from here on; tuned results use smaller ones
-SCALES = ("paper", "laptop", "smoke")
+SCALES = protocols.SCALES
 COMPONENTS = ("dataset", "model", "partition", "noise", "method")
 HASHED_SECTIONS = ("train", "federation", "budget", "evaluate")
+_DEVICE = "^(auto|cpu|(cuda|mps|xpu)(:[0-9]{1,3})?)$"
+Device = Annotated[str, Field(pattern=_DEVICE, description="auto, cpu, cuda, cuda:N, mps or xpu")]
+_CHARACTERS = r"1 to 128 characters without any of / \ # ? % :"
+WandbName = Annotated[str, Field(pattern=r"^[^/\\#?%:]{1,128}$", description=_CHARACTERS)]
 
 
 @parameters
 class FederationConfig:
-    """Clients of the federation."""
-
     num_clients: PositiveInt  # N
     clients_per_round: PositiveInt  # m
 
     @model_validator(mode="after")
     def _check_cohort(self) -> "FederationConfig":
         if self.clients_per_round > self.num_clients:
-            raise invalid(
-                "federation.clients_per_round",
-                self.clients_per_round,
-                f"an integer in [1, federation.num_clients={self.num_clients}]",
-            )
+            expected = f"an integer in [1, federation.num_clients={self.num_clients}]"
+            raise invalid("federation.clients_per_round", self.clients_per_round, expected)
         return self
 
 
@@ -63,14 +53,12 @@ class EvaluationConfig:
     """When and on what models are evaluated."""
 
     every: PositiveInt  # evaluation interval in rounds of clients_per_round participations
-    memorization_samples: NonNegativeInt  # mislabeled samples for the memorization metrics, 0: none
-    validation: ProperFraction = 0.0  # share of each client's samples that are held out
+    memorization_samples: declared.NonNegativeInt  # for the memorization metrics; 0: none
+    validation: declared.ProperFraction = 0.0  # share of each client's samples that are held out
 
 
 @parameters
 class CheckpointConfig:
-    """Checkpoints during a run."""
-
     every_seconds: NonNegative
 
 
@@ -91,15 +79,9 @@ class ExecutorConfig:
     compile: Literal["auto", "on", "off"] = "auto"  # results are equal up to rounding
     address: str | None = None  # of a Ray cluster; null: Ray starts on this machine
     resources: WorkerResources = WorkerResources()
-    device: str = "auto"
+    device: Device = "auto"
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     cuda_graph: bool = False
-
-    @model_validator(mode="after")
-    def _check_device(self) -> "ExecutorConfig":
-        if not re.fullmatch(r"auto|cpu|(cuda|mps|xpu)(:\d{1,3})?", self.device):
-            raise invalid("executor.device", self.device, "auto, cpu, cuda, cuda:N, mps or xpu")
-        return self
 
 
 @parameters
@@ -107,21 +89,10 @@ class WandbTracking:
     """Weights & Biases in addition to the record."""
 
     mode: Literal["online", "offline", "disabled"]
-    project: str
-    entity: str | None  # null: the default entity of the account
-
-    @model_validator(mode="after")
-    def _check_names(self) -> "WandbTracking":
-        for key, name in (("project", self.project), ("entity", self.entity)):
-            if name is not None and (not 1 <= len(name) <= 128 or set(name) & set("/\\#?%:")):
-                expected = "1 to 128 characters without any of / \\ # ? % :"
-                raise invalid(f"tracking.{key}", name, expected)
-        return self
+    project: WandbName
+    entity: WandbName | None  # null: the default entity of the account
 
 
-SECTIONS: dict[str, type] = {"federation": FederationConfig, "budget": BudgetConfig}
-SECTIONS |= {"evaluate": EvaluationConfig, "checkpoint": CheckpointConfig}
-SECTIONS |= {"executor": ExecutorConfig}
 TRACKING = {"none": NoParams, "wandb": WandbTracking}
 
 
@@ -136,8 +107,8 @@ class Component:
     def to_hashed(self) -> dict[str, Any]:
         """Name, parameters and content of files as plain data, without paths."""
         values = {"name": self.name, **to_plain_data(self.params), "content": self.content}
-        dropped = [*data_file_names(type(self.params)), *([] if self.content else ["content"])]
-        return {key: value for key, value in values.items() if key not in dropped}
+        dropped = declared.data_file_names(type(self.params))
+        return {k: v for k, v in values.items() if k not in dropped and (k, v) != ("content", "")}
 
 
 @parameters
@@ -214,7 +185,7 @@ class RunConfig:
             reasons.append("hyperparameters are tuned on clean labels")
         return "; ".join(reasons)
 
-    @property
+    @cached_property
     def run_id(self) -> str:
         """Method, dataset, seed and hash of the result-affecting configuration."""
         text = json.dumps(self.hashed_config(), sort_keys=True)
@@ -223,7 +194,6 @@ class RunConfig:
 
     @property
     def run_dir(self) -> Path:
-        """Directory of the run's files."""
         return self.runs_dir / self.run_id
 
 
@@ -265,16 +235,10 @@ def parse_config(raw: Mapping[str, Any]) -> RunConfig:
             values[key] = Path(raw[key]).expanduser()
     if raw["data_dir"] is None:
         values["data_dir"] = default_data_dir()
-    if "resources" in raw["executor"]:
-        resources = build_params(
-            WorkerResources, raw["executor"]["resources"], "executor.resources"
-        )
-        values["executor"] = {**raw["executor"], "resources": resources}
-    for name, cls in (SECTIONS | {"train": TrainParams}).items():
-        values[name] = build_params(cls, values[name], name)
+    values["train"] = build_params(TrainParams, raw["train"], "train")
     for group, registry in component_registries().items():
-        params = {info.name: info.params for info in registry.all()}
-        values[group] = _parse_component(group, raw[group], params)
+        classes = {info.name: info.params for info in registry.all()}
+        values[group] = _parse_component(group, raw[group], classes)
         if isinstance(values["data_dir"], Path):
             values[group] = _add_content(group, values[group], values["data_dir"])
     values["tracking"] = _parse_component("tracking", raw["tracking"], TRACKING)
@@ -301,7 +265,7 @@ def _add_content(group: str, component: Component, data_dir: Path) -> Component:
     from benchmarks.data import DATASETS, content
 
     params = component.params
-    paths = [getattr(params, name) for name in data_file_names(type(params))]
+    paths = [getattr(params, name) for name in declared.data_file_names(type(params))]
     parts = [content.file_content(Path(path).expanduser(), data_dir) for path in paths if path]
     if group == "dataset":
         parts.append(content.dataset_content(DATASETS.get(component.name), data_dir, params))
@@ -311,7 +275,7 @@ def _add_content(group: str, component: Component, data_dir: Path) -> Component:
 def _check_keys(raw: Mapping[str, Any]) -> None:
     if raw.get("experiment") is not None:
         raise UserError("cannot start an experiment as one run: add -m to start all of its runs")
-    known = [*field_names(RunConfig), "dry"]
+    known = [*declared.field_names(RunConfig), "dry"]
     for key in raw:
         if key not in known:
             raise unknown("key", key, known)
@@ -321,7 +285,7 @@ def _check_keys(raw: Mapping[str, Any]) -> None:
 
 
 def _parse_component(
-    group: str, raw: Mapping[str, Any] | None, params: Mapping[str, type]
+    group: str, raw: Mapping[str, Any] | None, classes: Mapping[str, type]
 ) -> Component:
     """The selected option of a group and its parameters, given the parameter classes by name.
 
@@ -332,10 +296,10 @@ def _parse_component(
         raise invalid(group, raw, "a mapping with the key name")
     values = dict(raw or {})
     name = str(values.pop("name", None))
-    if name not in params:
-        raise unknown(group, name, params)
+    if name not in classes:
+        raise unknown(group, name, classes)
     if group == "model":
-        of_others = {key for cls in params.values() for key in field_names(cls)}
-        of_others -= {*field_names(params[name])}
+        of_others = {key for cls in classes.values() for key in declared.field_names(cls)}
+        of_others -= {*declared.field_names(classes[name])}
         values = {key: value for key, value in values.items() if key not in of_others}
-    return Component(name, build_params(params[name], values, group))
+    return Component(name, build_params(classes[name], values, group))

@@ -24,13 +24,9 @@ DEFAULTS = {"fetch": "", "source": "auto", "data_dir": ""}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Returns the exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments[:1] == ["fetch"]:
-        names = [argument for argument in arguments[1:] if "=" not in argument]
-        options = [argument for argument in arguments[1:] if "=" in argument]
-        arguments = [f"fetch={','.join(names)}", *options]
-    return run_command(arguments, str(__doc__), DEFAULTS, _run)
+    words = "fetch" if arguments[:1] == ["fetch"] else ""
+    return run_command(arguments[bool(words) :], str(__doc__), DEFAULTS, _run, words=words)
 
 
 def _run(options: Options) -> int:

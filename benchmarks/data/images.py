@@ -67,7 +67,6 @@ class FileImages:
         return len(self._paths)
 
     def path(self, index: int) -> Path:
-        """Path of one image file."""
         return self.root / os.fsdecode(self._paths[index])
 
     def fetch(self, index: Tensor) -> Tensor:

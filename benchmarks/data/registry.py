@@ -7,7 +7,7 @@ A dataset of another package:
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -67,7 +67,7 @@ class DatasetInfo:
     augmentation: Augmentation = Augmentation()
     labels_are_clean: bool = True
     torchvision_class: str = ""
-    sha256: Mapping[str, str] = field(default_factory=dict)  # see `cache.sha256`
+    sha256: str = ""  # of the arrays, see `cache.digest`; empty: not known
     expected_layout: str = ""  # files that the user provides, relative to the data directory
     files: tuple[str, ...] = ()  # required files, relative to the dataset's directory
     params: type = NoParams
@@ -78,7 +78,6 @@ class DatasetInfo:
         return [path for path in paths if not path.exists()]
 
     def require_files(self, data_dir: Path) -> None:
-        """Raise UserError if a required file is missing."""
         for path in self.missing_files(data_dir):
             fix = f"expected {data_dir}/{self.expected_layout}"
             if self.kind == "cached":
@@ -103,6 +102,5 @@ def default_data_dir() -> Path:
 
 
 def fetch_command(name: str, data_dir: Path) -> str:
-    """Command that downloads a dataset to the data directory."""
     option = "" if data_dir == default_data_dir() else f" data_dir={data_dir}"
     return f"python -m benchmarks.data fetch={name}{option}"

@@ -85,7 +85,7 @@ class Chain:
         """True for a batch that the kernels can read."""
         return (
             x.shape[1:] == self._input_shape
-            and x.dtype == torch.float32
+            and x.dtype == weights.dtype == torch.float32
             and x.device.type == weights.device.type == "cpu"
             and x.shape[0] > 0
             and weights.numel() == self._num_weights

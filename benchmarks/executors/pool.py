@@ -1,14 +1,16 @@
 """Executor with several workers that can die."""
 
-import pickle
 import traceback
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from benchmarks.executors.serialization import dumps
-from benchmarks.federation.tasks import ClientTask, Task, client_of
+from torch import Tensor
+
+from benchmarks.executors.serialization import Exchange, is_independent
+from benchmarks.federation.tasks import ClientTask, PredictionTask, Task, client_of
+from benchmarks.federation.transfer import Border, map_tensors
 from benchmarks.federation.worker import WorkerContext
 from methods.core.contract import DivergenceError
 
@@ -31,7 +33,7 @@ class Worker(Protocol):
         ...
 
     def receive(self) -> bytes:
-        """The reply to the task, see `reply_to`. Raises WorkerDiedError."""
+        """The reply to the task, see `TaskServer`. Raises WorkerDiedError."""
         ...
 
     def end(self) -> None:
@@ -68,6 +70,8 @@ class PoolExecutor(ABC, Generic[W]):
         deaths: Counter[int] = Counter()
         running: dict[W, int] = {}
         reserved: dict[W, int] = {}  # the worker reads the images of this task ahead
+        shared = _shared_tensors(tasks)
+        exchanges: defaultdict[W, Exchange] = defaultdict(lambda: Exchange(shared))
         failure: Exception | None = None
         while waiting or running:
             for worker in self._pool:
@@ -77,11 +81,11 @@ class PoolExecutor(ABC, Generic[W]):
                     next_client = None
                     if following in waiting:
                         reserved[worker], next_client = following, client_of(tasks[following])
-                    worker.send(dumps((tasks[number], next_client)))
+                    worker.send(exchanges[worker].dumps((tasks[number], next_client)))
             for worker in self._wait(list(running)):
                 number = running.pop(worker)
                 try:
-                    results[number] = pickle.loads(worker.receive())
+                    results[number] = exchanges[worker].loads(worker.receive())
                 except WorkerDiedError as death:
                     deaths[number] += 1
                     reserved.pop(worker, None)
@@ -114,12 +118,40 @@ def _choose(waiting: set[int], own: int, reserved: Collection[int]) -> int:
     return number
 
 
-def reply_to(message: bytes, context: WorkerContext) -> bytes:
-    """Execute a task in a worker. Returns the result or the exception."""
-    try:
-        return dumps(context.execute(*pickle.loads(message)))
-    except DivergenceError as error:
-        return dumps(error)
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
-        return dumps(WorkerError(text))
+def _shared_tensors(tasks: Sequence[Task]) -> list[Tensor]:
+    """Tensors that several tasks have in common."""
+    first: dict[int, Task] = {}  # the first task with a tensor, by the identity of the tensor
+    shared: dict[int, Tensor] = {}
+
+    def visit(tensor: Tensor) -> Tensor:
+        if first.setdefault(id(tensor), task) is not task:
+            shared[id(tensor)] = tensor
+        return tensor
+
+    for task in tasks:
+        if isinstance(task, ClientTask):
+            map_tensors((task.payload, task.state), visit)
+        elif isinstance(task, PredictionTask):
+            map_tensors(task.models, visit)
+    return list(shared.values())
+
+
+class TaskServer:
+    """The side of the worker: executes the tasks that it receives."""
+
+    def __init__(self, context: WorkerContext):
+        self._context = context
+
+    def reply_to(self, message: bytes) -> bytes:
+        """Execute a task. Returns the result or the exception."""
+        if is_independent(message):
+            self._exchange, self._border = Exchange(), Border(self._context.device)
+        try:
+            task, next_client = self._exchange.loads(message)
+            result = self._context.execute(task, next_client, self._border)
+            return self._exchange.dumps(result)
+        except DivergenceError as error:
+            return self._exchange.dumps(error)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+            return self._exchange.dumps(WorkerError(text))

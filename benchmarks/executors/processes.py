@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from benchmarks.executors.pool import PoolExecutor, WorkerDiedError, reply_to
+from benchmarks.executors.pool import PoolExecutor, TaskServer, WorkerDiedError
 from benchmarks.federation.tasks import Task
 from benchmarks.federation.worker import WorkerContext, limit_to_one_thread
 from benchmarks.interruption import end_with_parent
@@ -84,6 +84,7 @@ def _worker_loop(
     for other in inherited:
         other.close()
     context.start()
+    server = TaskServer(context)
     with suppress(EOFError, OSError):  # The parent has ended, or has closed the pipe.
         while True:
-            connection.send_bytes(reply_to(connection.recv_bytes(), context))
+            connection.send_bytes(server.reply_to(connection.recv_bytes()))

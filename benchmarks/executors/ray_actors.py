@@ -17,9 +17,9 @@ from benchmarks.config.schema import ExecutorConfig
 from benchmarks.executors.pool import (
     MAX_REPEATS,
     PoolExecutor,
+    TaskServer,
     WorkerDiedError,
     WorkerError,
-    reply_to,
 )
 from benchmarks.executors.serialization import dumps_with_buffers
 from benchmarks.federation.devices import resolve_devices
@@ -41,12 +41,13 @@ class _Actor:
         # The store is read-only. Data of the context is never written.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         message, *buffers = context
-        self._context: WorkerContext = pickle.loads(message, buffers=buffers)
-        self._context.device = resolve_devices(self._device)[0]
-        self._context.start()
+        loaded: WorkerContext = pickle.loads(message, buffers=buffers)
+        loaded.device = resolve_devices(self._device)[0]
+        loaded.start()
+        self._server = TaskServer(loaded)
 
     def execute(self, task: bytes) -> bytes:
-        return reply_to(task, self._context)
+        return self._server.reply_to(task)
 
 
 class _RayWorker:

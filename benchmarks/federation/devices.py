@@ -122,19 +122,24 @@ def describe(
 ) -> DeviceReport:
     """Name, versions and peak memory of a device, and the model's nondeterministic operators."""
     module = torch.get_device_module(device)
-    versions = {"cuda": torch.version.cuda, "hip": torch.version.hip}
-    if device.type == "cuda" and torch.backends.cudnn.is_available():
-        versions["cudnn"] = str(torch.backends.cudnn.version())
     peak = module.max_memory_allocated(device) if hasattr(module, "max_memory_allocated") else 0
     name = module.get_device_name(device) if hasattr(module, "get_device_name") else device.type
     return DeviceReport(
         device.type,
         name,
-        {key: value for key, value in versions.items() if value is not None},
+        library_versions(device),
         peak // 2**20,
         device.type,
         nondeterministic_operators(build_module().to(device), x.to(device)),
     )
+
+
+def library_versions(device: torch.device) -> dict[str, str]:
+    """Versions of CUDA or ROCm, and of cuDNN."""
+    versions = {"cuda": torch.version.cuda, "hip": torch.version.hip}
+    if device.type == "cuda" and torch.backends.cudnn.is_available():
+        versions["cudnn"] = str(torch.backends.cudnn.version())
+    return {key: value for key, value in versions.items() if value is not None}
 
 
 def nondeterministic_operators(module: nn.Module, x: Tensor) -> list[str]:

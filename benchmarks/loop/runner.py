@@ -335,7 +335,7 @@ class Run:
             metrics=results.last_metrics(self.curve),
             cost=self.pool.meter,
             confusion=[] if self.confusion is None else self.confusion.tolist(),
-            versions=package_versions(),
+            versions=package_versions(self.source),
             source=self.source,
             time=Time(
                 seconds_method=round(self.seconds["method"], 3),

@@ -7,6 +7,7 @@ Deviations
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 import torch.nn.functional as F
@@ -47,13 +48,7 @@ class LeNet(ImageClassifier):
         return hidden
 
 
-def lenet5(num_classes: int, shape: Shape) -> LeNet:
-    return LeNet((6, 16), 5, 0, (120, 84), num_classes, shape)
-
-
-def digits_cnn(num_classes: int, shape: Shape) -> LeNet:
-    return LeNet((16, 32), 3, 1, (64,), num_classes, shape)
-
-
-MODELS.add(ModelInfo("lenet5", lenet5, "LeNet-5 with ReLU and max-pooling", min_image_size=16))
-MODELS.add(ModelInfo("digits_cnn", digits_cnn, "small CNN for 8 x 8 digits", min_image_size=8))
+_LENET5 = partial(LeNet, (6, 16), 5, 0, (120, 84))
+_DIGITS_CNN = partial(LeNet, (16, 32), 3, 1, (64,))
+MODELS.add(ModelInfo("lenet5", _LENET5, "LeNet-5 with ReLU and max-pooling", min_image_size=16))
+MODELS.add(ModelInfo("digits_cnn", _DIGITS_CNN, "small CNN for 8 x 8 digits", min_image_size=8))

@@ -35,6 +35,7 @@ def write_plan(runs_dir: Path, run_ids: Sequence[str]) -> Path:
 @contextmanager
 def planned_sweep(runs_dir: Path, run_ids: Sequence[str]) -> Iterator[None]:
     """Write the plan of a sweep, and remove it at the end if all runs are complete."""
+    runs_dir.mkdir(parents=True, exist_ok=True)
     path = write_plan(runs_dir, run_ids) if len(run_ids) > 1 else None
     yield
     records = (read_record(runs_dir / run_id) for run_id in run_ids)

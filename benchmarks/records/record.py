@@ -2,6 +2,7 @@
 
 import math
 import platform
+from collections.abc import Collection
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,6 +18,7 @@ from benchmarks.records.files import RECORD_FILE, write_json
 from benchmarks.records.source import suite_commit
 from methods.core.errors import UserError
 from methods.core.params import Fraction, NonNegative, NonNegativeInt, PositiveInt
+from methods.core.plugins import all_entry_points
 from methods.core.renames import rename_keys
 
 # Accuracies of a summary, and what they are accuracies of.
@@ -216,12 +218,18 @@ def _first_reason(error: ValidationError) -> str:
     return f"invalid {key}={str(first['input'])[:40]!r}: expected {expected}"
 
 
-def package_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that affect results, and the commit of the suite."""
+def package_versions(components: Collection[str] = ()) -> dict[str, str]:
+    """Versions of Python and of the packages that affect results, and the commit of the suite.
+
+    `components` are import packages that define components: their distributions are included.
+    """
     found = {"python": platform.python_version()}
     if commit := suite_commit():
         found["commit"] = commit
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
             found[package] = version(package)
+    for entry in all_entry_points():
+        if entry.dist and entry.module.partition(".")[0] in components:
+            found[entry.dist.name] = entry.dist.version
     return found

@@ -19,7 +19,6 @@ DEFAULTS = {"plot": "", "draw": ""}  # draw: former name of plot
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Returns the exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     own = [text for text in arguments if text.partition("=")[0] in {*DEFAULTS, "-h", "--help"}]
     overrides = [text for text in arguments if text not in own]

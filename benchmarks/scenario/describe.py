@@ -52,24 +52,31 @@ def scenario_title(config: RunConfig) -> str:
 
 def plot_scenario(scenario: Scenario, path: Path, title: str) -> None:
     """Plot class counts of the clients as bubbles, and their noise rates as colors and bars."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     shown = min(scenario.num_clients, MAX_CLIENTS)
-    rates = scenario.noise.client_rate[:shown]
+    rates = 100 * scenario.noise.client_rate[:shown]
     counts = scenario.class_counts(scenario.clean_labels)[:shown]
     figure = Figure(figsize=(max(6.0, 0.13 * shown + 2), 6), layout="constrained")
     bubbles, bars = figure.subplots(nrows=2, height_ratios=(3, 1), sharex=True)
     clients, classes = np.nonzero(counts)
-    areas, colors = 120 * counts[clients, classes] / counts.max(), rates[clients]
-    style: dict[str, Any] = {"vmin": 0, "vmax": 1, "linewidths": 0.3, "edgecolors": "black"}
-    points = bubbles.scatter(clients, classes, s=areas, c=colors, cmap="viridis_r", **style)
-    figure.colorbar(points, ax=bubbles, label="noise rate of the client")
-    bubbles.set(ylabel="true class", title=title, ylim=(-0.7, scenario.num_classes - 0.3))
+    areas = 120 * counts[clients, classes] / counts.max()
+    style: dict[str, Any] = {"vmin": 0, "vmax": 100, "linewidths": 0.3, "edgecolors": "black"}
+    points = bubbles.scatter(clients, classes, s=areas, c=rates[clients], cmap="viridis_r", **style)
+    figure.colorbar(points, ax=[bubbles, bars], label="noise rate, %", pad=0.01, aspect=40)
+    bubbles.set(ylabel="true class", ylim=(-0.7, scenario.num_classes - 0.3))
+    bubbles.set_title(title, loc="left")
+    bubbles.set_title(f"largest bubble: {counts.max()} samples", loc="right", fontsize=9)
     if scenario.num_classes <= MAX_CLASSES:
         bubbles.set_yticks(range(scenario.num_classes))
-    bars.bar(range(shown), 100 * rates, color="#3b528b", width=0.8)
+    bars.bar(range(shown), rates, color=colormaps["viridis_r"](rates / 100), width=0.8)
     excerpt = f" (first {shown} of {scenario.num_clients})" if shown < scenario.num_clients else ""
-    bars.set(xlabel=f"client{excerpt}", ylabel="noise rate, %", ylim=(0, 100), xlim=(-1, shown))
+    bars.set(xlabel=f"client{excerpt}", ylabel="noise rate, %", ylim=(0, 100))
+    bars.set_xlim(-0.7, shown - 0.3)
+    bars.xaxis.set_major_locator(MaxNLocator(integer=True, steps=(1, 2, 5, 10)))
+    figure.align_ylabels()
     figure.savefig(path, dpi=150)
 
 

@@ -34,7 +34,6 @@ class Scenario:
 
     @property
     def client_sizes(self) -> np.ndarray:
-        """Number of samples of each client."""
         return np.array([len(indices) for indices in self.client_indices], dtype=np.int64)
 
     @property
@@ -60,7 +59,6 @@ class Scenario:
         return np.stack(counts)
 
     def save(self, path: Path) -> None:
-        """Write the scenario as an .npz file."""
         buffer = io.BytesIO()
         np.savez_compressed(
             buffer,
@@ -88,27 +86,19 @@ def build_scenario(config: RunConfig, dataset: Dataset) -> Scenario:
         config.noise.name, labels, noise_clients, num_classes, seed, config.noise.params
     )
     if noise_clients is not client_indices:
-        record = noise.pool_noise_record(record, labels, client_indices, num_classes)
+        record = noise.pool_noise_record(record, client_indices)
     scenario = Scenario(client_indices, labels, record, num_classes)
     scenario = hold_out(scenario, config.evaluate.validation, seed)
     if config.labels == "given":
         return scenario
     if not dataset.labels_are_clean:
-        raise UserError(
-            f"cannot train on labels=clean: {dataset.name} has no clean training labels"
-        )
-    return with_clean_labels(scenario)
-
-
-def with_clean_labels(scenario: Scenario) -> Scenario:
-    """The scenario with clean labels for all clients, as a reference. The hash is the same."""
-    clean, clients = scenario.clean_labels, scenario.client_indices
+        reason = f"{dataset.name} has no clean training labels"
+        raise UserError(f"cannot train on labels=clean: {reason}")
     convention = "Clean labels; the noise of the scenario is not applied."
-    levels = np.zeros(len(clients))
-    record = noise.make_noise_record(
-        clean, clean, levels, clients, scenario.num_classes, convention
-    )
-    return replace(scenario, noise=record, noisy_labels=scenario.noise.labels)
+    levels = np.zeros(num_clients)
+    clean = replace(scenario.noise, labels=labels, client_level=levels, convention=convention)
+    # The hash stays that of the scenario with noise.
+    return replace(scenario, noise=clean, noisy_labels=scenario.noise.labels)
 
 
 def hold_out(scenario: Scenario, share: float, seed: int) -> Scenario:
@@ -125,8 +115,5 @@ def hold_out(scenario: Scenario, share: float, seed: int) -> Scenario:
         order = numpy_generator(seed, "validation", client).permutation(len(indices))
         held_out.append(indices[np.sort(order[:count])])
         kept.append(indices[np.sort(order[count:])])
-    given, clean = scenario.noise, scenario.clean_labels
-    record = noise.make_noise_record(
-        clean, given.labels, given.client_level, kept, scenario.num_classes, given.convention
-    )
+    record = replace(scenario.noise, client_indices=kept)
     return replace(scenario, client_indices=kept, noise=record, held_out=np.concatenate(held_out))

@@ -25,15 +25,13 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, as in benchmarks.run
 
-from benchmarks.terminal.command import Options, choose_names, run_command
-from methods.core.errors import invalid
+from benchmarks.terminal.command import Options, choose_names, require_integer, run_command
 from methods.core.machine import available_cores
 
 DEFAULTS = {"parts": "all", "repeats": "7", "out": "reports/reproductions/speed"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns the exit code."""
     return run_command(arguments, str(__doc__), DEFAULTS, _run)
 
 
@@ -45,8 +43,7 @@ def _run(options: Options) -> int:
     from benchmarks.speed.show import result_tables, save_figures
     from benchmarks.speed.suites import SUITES
 
-    if not options["repeats"].isdecimal() or int(options["repeats"]) < 1:
-        raise invalid("repeats", options["repeats"], "an integer of at least 1")
+    repeats = require_integer("repeats", options["repeats"], 1)
     names = choose_names("parts", options["parts"], list(SUITES))
     if "all" in options["parts"].split(","):  # their packages are not always installed
         names = [name for name in names if name not in ("peers", "ray")]
@@ -61,7 +58,7 @@ def _run(options: Options) -> int:
 
     for name in names:
         started = time.monotonic()
-        results[name] = SUITES[name](int(options["repeats"]), partial(log, name))
+        results[name] = SUITES[name](repeats, partial(log, name))
         log(name, f"finished in {time.monotonic() - started:.0f} s")
         parts = {suite: results[suite] for suite in SUITES if suite in results}
         cores = available_cores()

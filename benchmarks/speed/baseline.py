@@ -35,19 +35,17 @@ class BaselineFedAvg:
             self.workers.append(worker)
             self.pipes.append(own_end)
 
-    def run_round(self) -> float:
+    def run_round(self) -> float | None:
         """Train a cohort, average the models and evaluate. Returns the accuracy."""
         cohort = torch.randperm(len(self.work.client_indices))[: self.work.clients_per_round]
         self.vector = sum(self._ask(self._train, cohort.tolist())) / len(cohort)
-        return self.evaluate() if self.work.evaluates else float("nan")
+        return self.evaluate() if self.work.evaluates else None
 
     def evaluate(self, batch_size: int = 500) -> float:
-        """Accuracy on the test split."""
         images = range(len(self.work.dataset.test))
         return float(sum(self._ask(self._count_correct, images, batch_size))) / len(images)
 
     def close(self) -> None:
-        """Stop the workers."""
         for pipe in self.pipes:
             # Processes of other instances have copies of the pipe, so closing it is not enough.
             pipe.send(None)

@@ -23,6 +23,7 @@ from benchmarks.scenario.scenario import Scenario, build_scenario
 from benchmarks.tracking.tracker import Tracker
 
 Log = Callable[[str], None]
+Candidates = Mapping[str, Callable[[], float | None]]  # they can return an accuracy
 Batches = Iterator[tuple[Tensor, Tensor]]  # images and labels
 
 # A round of 10 clients with 500 images, 5 epochs in batches of 10, and an evaluation.
@@ -36,7 +37,7 @@ NO_EVALUATION = "evaluate.every=1000000"
 
 
 def time_interleaved(
-    candidates: Mapping[str, Callable[[], Any]],
+    candidates: Candidates,
     baseline: str,
     repeats: int,
     log: Log,
@@ -47,12 +48,13 @@ def time_interleaved(
     Candidates are measured in turn, and ratios are computed per repetition.
     """
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    returned: dict[str, float | None] = {}
     order = list(candidates)
     for repetition in range(0 if warm_up else 1, repeats + 1):
         log(f"repetition {repetition} of {repeats}" if repetition else "warm-up")
         for name in order:
             started = time.perf_counter()
-            candidates[name]()
+            returned[name] = candidates[name]()
             if repetition:
                 seconds[name].append(time.perf_counter() - started)
         # Rotate the order so that no candidate always follows the same one.
@@ -61,6 +63,8 @@ def time_interleaved(
     for name, values in seconds.items():
         low, ratio, high = np.quantile(np.divide(values, seconds[baseline]), (0.25, 0.5, 0.75))
         row = {"seconds": np.median(values), "ratio": ratio, "ratio_low": low, "ratio_high": high}
+        if returned[name] is not None:
+            row["accuracy"] = returned[name]
         results[name] = {key: round(float(value), 4) for key, value in row.items()}
     return results
 
@@ -130,8 +134,9 @@ def open_run(*overrides: str, samples: int | None = None) -> Iterator[Run]:
             run.executor.close()
 
 
-def run_rounds(run: Run, rounds: int | None = None) -> None:
-    """Execute some rounds, or all remaining ones."""
+def run_rounds(run: Run, rounds: int | None = None) -> float | None:
+    """Execute some rounds, or all remaining ones. Returns the accuracy, if there is one."""
     while rounds != 0 and (stage := run.method.stage(run.round)) is not None:
         run.run_round(stage)
         rounds = None if rounds is None else rounds - 1
+    return run.curve[-1]["accuracy"] if run.curve else None

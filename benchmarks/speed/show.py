@@ -30,7 +30,6 @@ MEMORY_HEADINGS = ("method", "total clients: MB added by 20 rounds (of which cli
 
 
 def result_tables(results: Mapping[str, Result]) -> Iterator[Table]:
-    """Tables of all suites."""
     for suite, result in results.items():
         if suite in TITLES:
             headings = ("", "seconds", "ratio", "quartiles")

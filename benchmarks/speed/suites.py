@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,16 @@ from benchmarks.federation.cost import size_in_bytes
 from benchmarks.loop.evaluation import evaluate
 from benchmarks.speed import harness
 from benchmarks.speed.baseline import BaselineFedAvg
-from benchmarks.speed.harness import NO_EVALUATION, Log, ReferenceWork
+from benchmarks.speed.harness import NO_EVALUATION, Candidates, Log, ReferenceWork
 from benchmarks.speed.peers import start_peers
 from methods.core import registry
 from methods.core.errors import require_package
 from methods.core.flat_model import FlatModel
 
 BASELINE = "bare eager loop, flat vector, 2 processes"
+OURS = "ours, processes (default)"
 BASELINE_1_PROCESS = "bare eager loop, flat vector, 1 process"
 TWO_WORKERS = ("executor=processes", "executor.workers=2")
-SERIAL = {"ours, serial": ("executor=serial",)}
 GROWTH = ("train.local_epochs=1", "executor=serial", NO_EVALUATION)
 METHODS = f"""
 noise=rho_tau noise.rho=0.6 noise.tau=0.5 executor=serial {NO_EVALUATION} train.local_epochs=1
@@ -40,89 +41,69 @@ FEWER_EPOCHS = {
 }
 
 
-def time_reference(repeats: int, log: Log) -> dict[str, Any]:
-    """Rounds of the reference configuration on two processes."""
-    runs = {
-        "ours, processes (default)": TWO_WORKERS,
-        "ours, processes, executor.compile=off": (*TWO_WORKERS, "executor.compile=off"),
-    }
-    return _time_rounds({BASELINE: {}}, runs, repeats, log)
+@dataclass(frozen=True)
+class Rounds:
+    """Suite: rounds of hand-written loops (options) and of runs (overrides)."""
+
+    baselines: Mapping[str, Mapping[str, int]]
+    runs: Mapping[str, Sequence[str]]
+    common: Sequence[str] = ()  # overrides of all
+    samples: int | None = None  # per client
+    repeat_factor: int = 1
+
+    def __call__(self, repeats: int, log: Log, others: Candidates | None = None) -> dict[str, Any]:
+        """Time the rounds and the other candidates, relative to the first one."""
+        with ExitStack() as stack:
+            candidates: dict[str, Callable[[], float | None]] = {}
+            for name, options in self.baselines.items():
+                log(f"preparing {name}")
+                work = ReferenceWork.load(*self.common, samples=self.samples)
+                candidates[name] = _open_baseline(stack, work, **options).run_round
+            for name, overrides in self.runs.items():
+                log(f"preparing {name}")
+                opened = harness.open_run(*self.common, *overrides, samples=self.samples)
+                candidates[name] = partial(harness.run_rounds, stack.enter_context(opened), 1)
+            candidates |= others or {}
+            first, repeats = next(iter(candidates)), self.repeat_factor * repeats
+            return harness.time_interleaved(candidates, first, repeats, log)
+
+
+REFERENCE = Rounds({BASELINE: {}}, {OURS: TWO_WORKERS})
+WITHOUT_COMPILER = {"ours, processes, executor.compile=off": (*TWO_WORKERS, "executor.compile=off")}
+RAY = {"processes": TWO_WORKERS, "Ray": ("executor=ray", "executor.workers=2")}
+ONE_PROCESS = Rounds({BASELINE_1_PROCESS: {"processes": 1}}, {"ours, serial": ("executor=serial",)})
+# The overhead should be small if steps are long: two participations of three steps.
+RESNET18 = ("model=resnet18", "train.local_epochs=1", "federation.clients_per_round=2")
+# One participation at a time, as in stage 1 of FedCorr: two threads and compiled passes.
+THREADS = Rounds(
+    {
+        "bare eager loop, 1 thread": {"processes": 1},
+        "bare eager loop, 2 threads": {"processes": 1, "threads": 2},
+    },
+    {
+        f"ours, 1 thread, {text}": (text,)
+        for text in ("executor.compile=off", "executor.compile=on")
+    },
+    ("executor=serial", "federation.clients_per_round=1", "train.local_epochs=1", NO_EVALUATION),
+    repeat_factor=3,
+)
 
 
 def time_peers(repeats: int, log: Log) -> dict[str, Any]:
     """Rounds of the reference configuration in other frameworks, on two processes."""
     with ExitStack() as stack:
         peers = start_peers(stack, log)
-        baseline = _open_baseline(stack, ReferenceWork.load())
-        run = stack.enter_context(harness.open_run(*TWO_WORKERS))
-        accuracies: dict[str, float] = {}
-
-        def run_peer(name: str, function: Callable[[], float]) -> None:
-            accuracies[name] = function()
-
-        candidates = {BASELINE: partial(run_peer, BASELINE, baseline.run_round)}
-        candidates["ours, processes (default)"] = partial(harness.run_rounds, run, 1)
-        for name, peer in peers.items():
-            candidates[name] = partial(run_peer, name, peer.run_round)
-        results = harness.time_interleaved(candidates, BASELINE, repeats, log)
-        accuracies["ours, processes (default)"] = run.curve[-1]["accuracy"]
-    for name, accuracy in accuracies.items():
-        results[name]["accuracy"] = accuracy
-        log(f"{name}: accuracy {100 * accuracy:.1f} % after {repeats + 1} rounds")
+        others = {name: peer.run_round for name, peer in peers.items()}
+        results = REFERENCE(repeats, log, others)
+    for name, row in results.items():
+        log(f"{name}: accuracy {100 * row['accuracy']:.1f} % after {repeats + 1} rounds")
     return results
 
 
 def time_ray(repeats: int, log: Log) -> dict[str, Any]:
     """Rounds of the reference configuration on two Ray actors, relative to two processes."""
     require_package("ray", extra="ray")
-    runs = {"processes": TWO_WORKERS, "Ray": ("executor=ray", "executor.workers=2")}
-    return _time_rounds({}, runs, repeats, log)
-
-
-def time_one_process(repeats: int, log: Log) -> dict[str, Any]:
-    """Rounds of the reference configuration on one process."""
-    return _time_rounds({BASELINE_1_PROCESS: {"processes": 1}}, SERIAL, min(repeats, 3), log)
-
-
-def time_resnet18(repeats: int, log: Log) -> dict[str, Any]:
-    """Two participations of three steps: the overhead should be small if steps are long."""
-    common = "model=resnet18 train.local_epochs=1 federation.clients_per_round=2".split()
-    baselines = {BASELINE_1_PROCESS: {"processes": 1}}
-    return _time_rounds(baselines, SERIAL, repeats, log, [*common, NO_EVALUATION], samples=30)
-
-
-def time_threads(repeats: int, log: Log) -> dict[str, Any]:
-    """One participation at a time, as in stage 1 of FedCorr: two threads and compiled passes."""
-    common = "executor=serial federation.clients_per_round=1 train.local_epochs=1".split()
-    baselines = {
-        "bare eager loop, 1 thread": {"processes": 1},
-        "bare eager loop, 2 threads": {"processes": 1, "threads": 2},
-    }
-    overrides = ("executor.compile=off", "executor.compile=on")
-    runs = {f"ours, 1 thread, {override}": (override,) for override in overrides}
-    return _time_rounds(baselines, runs, 3 * repeats, log, [*common, NO_EVALUATION])
-
-
-def _time_rounds(
-    baselines: Mapping[str, Mapping[str, int]],
-    runs: Mapping[str, Sequence[str]],
-    repeats: int,
-    log: Log,
-    common: Sequence[str] = (),
-    samples: int | None = None,
-) -> dict[str, Any]:
-    """Time rounds of baselines (options) and runs (overrides), relative to the first of them."""
-    with ExitStack() as stack:
-        candidates: dict[str, Callable[[], Any]] = {}
-        for name, options in baselines.items():
-            log(f"preparing {name}")
-            work = ReferenceWork.load(*common, samples=samples)
-            candidates[name] = _open_baseline(stack, work, **options).run_round
-        for name, overrides in runs.items():
-            log(f"preparing {name}")
-            run = stack.enter_context(harness.open_run(*common, *overrides, samples=samples))
-            candidates[name] = partial(harness.run_rounds, run, 1)
-        return harness.time_interleaved(candidates, next(iter(candidates)), repeats, log)
+    return Rounds({}, RAY)(repeats, log)
 
 
 def _open_baseline(stack: ExitStack, work: ReferenceWork, **options: int) -> BaselineFedAvg:
@@ -179,14 +160,12 @@ def time_methods(repeats: int, log: Log) -> dict[str, Any]:
             participations = run.pool.meter.participations
             seconds[name].append(run.seconds["method"] / participations)
             passes[name] = (counter["passes"] - evaluated) / participations
-    ratios = {name: np.divide(seconds[name], seconds["fedavg"]) for name in names}
-    return {
-        name: {
-            "ratio": round(float(np.median(ratios[name])), 3),
-            "passes": round(passes[name] / passes["fedavg"], 3),
-        }
-        for name in sorted(names, key=lambda name: passes[name])
-    }
+    results = {}
+    for name in sorted(names, key=lambda name: passes[name]):
+        ratio = float(np.median(np.divide(seconds[name], seconds["fedavg"])))
+        relative_passes = passes[name] / passes["fedavg"]
+        results[name] = {"ratio": round(ratio, 3), "passes": round(relative_passes, 3)}
+    return results
 
 
 @contextmanager
@@ -320,14 +299,14 @@ def _run_command(*arguments: str) -> None:
 
 
 SUITES: dict[str, Callable[[int, Log], dict[str, Any]]] = {
-    "reference": time_reference,
+    "reference": replace(REFERENCE, runs={**REFERENCE.runs, **WITHOUT_COMPILER}),
     "peers": time_peers,
     "ray": time_ray,
-    "one_process": time_one_process,
-    "resnet18": time_resnet18,
+    "one_process": ONE_PROCESS,
+    "resnet18": replace(ONE_PROCESS, common=(*RESNET18, NO_EVALUATION), samples=30),
     "evaluation": time_evaluation,
     "methods": time_methods,
-    "threads": time_threads,
+    "threads": THREADS,
     "growth": time_scaling,
     "grid": time_parallel_sweep,
     "start_up": time_start_up,

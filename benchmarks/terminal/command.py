@@ -19,22 +19,22 @@ def run_command(
     defaults: Mapping[str, str],
     function: Callable[[Options], int],
     accepts_run_filters: bool = False,
+    words: str = "",
 ) -> int:
     """Call `function` with the parsed options and print user errors. Returns the exit code.
 
     With `accepts_run_filters`, keys of the run configuration (`noise.rho=0.4`) are options too.
+    `words` is the key whose values, separated by commas, can be given as `VALUE VALUE`.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if {"--help", "-h"} & set(arguments):
         print(usage.strip())
         return 0
     try:
-        return function(parse_options(arguments, defaults, accepts_run_filters))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {cannot_use(error)}", file=sys.stderr)
+        return function(parse_options(arguments, defaults, accepts_run_filters, words))
+    except (UserError, OSError) as error:
+        shown = cannot_use(error) if isinstance(error, OSError) else error
+        print(f"error: {shown}", file=sys.stderr)
         return 2
     except InterruptedCommand as error:
         print(f"interrupted: {error.consequence}", file=sys.stderr)
@@ -45,16 +45,20 @@ def run_command(
 
 
 def parse_options(
-    arguments: Sequence[str], defaults: Mapping[str, str], accepts_run_filters: bool = False
+    arguments: Sequence[str],
+    defaults: Mapping[str, str],
+    accepts_run_filters: bool = False,
+    words: str = "",
 ) -> Options:
     """key=value arguments over their defaults."""
     options = dict(defaults)
     for argument in arguments:
         key, equals, value = argument.partition("=")
-        if not equals:
-            raise UserError(
-                f"invalid argument {argument!r}: expected key=value; {suggest(key, defaults)}"
-            )
+        if not equals and words:
+            key, value = words, ",".join(filter(None, [options[words], argument]))
+        elif not equals:
+            expected = f"expected key=value; {suggest(key, defaults)}"
+            raise UserError(f"invalid argument {argument!r}: {expected}")
         if key not in defaults and not (accepts_run_filters and is_run_filter(key)):
             raise unknown("key", key, defaults)
         options[key] = value
@@ -62,7 +66,6 @@ def parse_options(
 
 
 def is_run_filter(key: str) -> bool:
-    """True for a key of the run configuration, such as `noise.rho`."""
     return "." in key or key in ("seed", "protocol", "hyperparameters")
 
 
@@ -71,6 +74,20 @@ def require_choice(key: str, value: str, choices: Sequence[str]) -> str:
     if value not in choices:
         raise UserError(f"invalid {key}={value}: {suggest(value, choices)}")
     return value
+
+
+def require_integers(key: str, value: str, low: int) -> list[int]:
+    """Integers of at least `low`, separated by commas."""
+    if not all(part.isdecimal() and int(part) >= low for part in value.split(",")):
+        raise invalid(key, value, f"integers of at least {low}")
+    return [int(part) for part in value.split(",")]
+
+
+def require_integer(key: str, value: str, low: int) -> int:
+    """An integer of at least `low`."""
+    if not value.isdecimal() or int(value) < low:
+        raise invalid(key, value, f"an integer of at least {low}")
+    return int(value)
 
 
 def choose_names(key: str, value: str, available: Sequence[str]) -> list[str]:

@@ -24,17 +24,6 @@ from benchmarks.records.stale import find_finished
 from benchmarks.terminal.console import make_console
 from methods.core.errors import UserError
 
-RESULT_COLUMNS = (
-    "status",
-    "selected\n%",
-    "best %\n(oracle)",
-    "last\n10 %",
-    "damage\nrepaired %",
-    "noisy-\nclient F1",
-    "label\naccuracy %",
-    "partici-\npations",
-    "time\n[s]",
-)
 REPAIRED_NOTE = (
     "damage repaired: (last 10 - FedAvg) / (FedAvg on clean labels - FedAvg) of the same scenario;"
     " runs with clean labels are references"
@@ -101,36 +90,35 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
     """
     keys = _varied_keys(runs)
     counts = {"done": 0, "diverged": 0, "failed": 0, "skipped": 0}
-    rows: list[list[str]] = []
+    rows: list[dict[str, str]] = []
     reasons: list[str] = []
     records = {config.run_id: read_record(config.run_dir) for _, config in runs}
     references = find_references(filter(None, records.values()))
     for overrides, config in runs:
         record = records[config.run_id]
         status, reason = (record.status, record.reason) if record else _describe_unfinished(config)
-        if config.run_id in finished:
-            counts["skipped"] += 1
-            shown = f"{status} (earlier)"
-        else:
-            counts[status] = counts.get(status, 0) + 1
-            shown = status
-            if status != "done":
-                log = f" ({config.run_dir / LOG_FILE})" if record else ""
-                reasons.append(f"{run_label(overrides)}: {status}: {reason}{log}")
+        is_earlier = config.run_id in finished
+        counted = "skipped" if is_earlier else status
+        counts[counted] = counts.get(counted, 0) + 1
+        if status != "done" and not is_earlier:
+            log = f" ({config.run_dir / LOG_FILE})" if record else ""
+            reasons.append(f"{run_label(overrides)}: {status}: {reason}{log}")
         values = dict(text.split("=", 1) for text in overrides) | {"labels": config.labels}
-        results = _result_columns(record, references.get(config.run_id))
-        rows.append([*(values.get(key, "") for key in keys), shown, *results])
-    columns = [*keys, *RESULT_COLUMNS]
-    used = [i for i in range(len(columns)) if any(row[i] != "-" for row in rows)]
-    configs = [config for _, config in runs]
-    choices = protocol_caption((c.protocol, c.hyperparameters, c.method.name) for c in configs)
+        results = _results(record, references.get(config.run_id)) if record else {}
+        shown = f"{status} (earlier)" if is_earlier else status
+        rows.append({key: values.get(key, "") for key in keys} | {"status": shown} | results)
+    choices = protocol_caption(
+        (config.protocol, config.hyperparameters, config.method.name) for _, config in runs
+    )
     title = f"Accuracy of the {TESTED}; {choices}"
     table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True)
-    for i in used:
-        is_number = i > len(keys)
-        table.add_column(columns[i], justify="right" if is_number else "left", no_wrap=is_number)
+    all_columns = dict.fromkeys(name for row in rows for name in row)
+    columns = [name for name in all_columns if any(row.get(name, "-") != "-" for row in rows)]
+    for name in columns:
+        is_number = name not in (*keys, "status")
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number)
     for row in rows:
-        table.add_row(*(row[i] for i in used))
+        table.add_row(*(row.get(name, "-") for name in columns))
     console = make_console()
     console.print(table)
     total = ", ".join(f"{count} {status}" for status, count in counts.items())
@@ -191,24 +179,22 @@ def _summary_rows(record: Record) -> list[tuple[str, str]]:
     return [*rows, ("cost", text)]
 
 
-def _result_columns(record: Record | None, references: References | None) -> list[str]:
-    """Values of RESULT_COLUMNS after the status; `-` where there is none."""
-    if record is None:
-        return ["-"] * (len(RESULT_COLUMNS) - 1)
-    summary, f1 = record.summary, record.metrics.get("clients/f1")
-    accuracy = _label_accuracy(record)
-    selected = summary.selected if summary else None
+def _results(record: Record, references: References | None) -> dict[str, str]:
+    """Values by column; `-` where there is none."""
+    summary, accuracy = record.summary, _label_accuracy(record)
     repaired = references.repaired(summary) if summary and references else None
-    return [
-        "-" if selected is None else f"{100 * selected:.2f}",
-        f"{100 * summary.best:.2f}" if summary else "-",
-        f"{100 * summary.last10:.2f}" if summary else "-",
-        "-" if repaired is None else f"{100 * repaired:.1f}",
-        "-" if f1 is None else f"{f1:.3f}",
-        f"{100 * accuracy[0]:.1f} -> {100 * accuracy[1]:.1f}" if accuracy else "-",
-        str(record.cost.participations),
-        f"{record.time.seconds:.1f}",
-    ]
+    selected = summary.selected if summary else None
+    f1 = record.metrics.get("clients/f1")
+    return {
+        "selected\n%": "-" if selected is None else f"{100 * selected:.2f}",
+        "best %\n(oracle)": f"{100 * summary.best:.2f}" if summary else "-",
+        "last\n10 %": f"{100 * summary.last10:.2f}" if summary else "-",
+        "damage\nrepaired %": "-" if repaired is None else f"{100 * repaired:.1f}",
+        "noisy-\nclient F1": "-" if f1 is None else f"{f1:.3f}",
+        "label\naccuracy %": " -> ".join(f"{100 * value:.1f}" for value in accuracy or ()) or "-",
+        "partici-\npations": str(record.cost.participations),
+        "time\n[s]": f"{record.time.seconds:.1f}",
+    }
 
 
 def _label_accuracy(record: Record) -> tuple[float, float] | None:

@@ -77,7 +77,6 @@ class Tracker:
                 file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {redact_home(text)}\n")
 
     def report(self, text: str) -> None:
-        """Write a line to the log and to the terminal."""
         self.log(text)
         self._print_line(text)
 

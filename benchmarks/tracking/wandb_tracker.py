@@ -106,13 +106,11 @@ class WandbTracker(Tracker):
         try:
             if self.config.tracking.params.mode == "online":
                 try:
-                    self._start("online")
-                    return
+                    return self._start("online")
                 except Exception as error:
-                    self.report(
-                        f"W&B is unreachable ({first_line(error)}); saved locally, upload later "
-                        f"with: python -m wandb sync {self._display_path('offline-run-*')}"
-                    )
+                    fix = f"python -m wandb sync {self._display_path('offline-run-*')}"
+                    unreachable = f"W&B is unreachable ({first_line(error)})"
+                    self.report(f"{unreachable}; saved locally, upload later with: {fix}")
             self._start("offline")
         except Exception as error:
             self._report_failure(error)
@@ -181,10 +179,8 @@ class WandbTracker(Tracker):
             with service_timeout(FINISH_TIMEOUT_S + INIT_TIMEOUT_S):
                 run.finish(exit_code=exit_code)
         except Exception as error:
-            self.report(
-                f"W&B upload incomplete ({first_line(error)}); finish with: "
-                f"python -m wandb sync --include-online {self._display_path('*run-*')}"
-            )
+            fix = f"python -m wandb sync --include-online {self._display_path('*run-*')}"
+            self.report(f"W&B upload incomplete ({first_line(error)}); finish with: {fix}")
         self._shut_down_service()
 
     def _shut_down_service(self) -> None:
@@ -221,9 +217,8 @@ class WandbTracker(Tracker):
         artifact = wandb.Artifact(f"record-{self.config.run_id}", type="record")
         for path in (self.run_dir / name for name in ARTIFACT_FILES):
             if path.exists():
-                artifact.add_file(
-                    os.path.relpath(path), name=path.name, policy="immutable", skip_cache=True
-                )
+                local = os.path.relpath(path)
+                artifact.add_file(local, name=path.name, policy="immutable", skip_cache=True)
         return artifact
 
 

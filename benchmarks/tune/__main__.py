@@ -38,7 +38,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, as in
 from benchmarks.config.compose import Composer, hydra_session
 from benchmarks.config.experiments import CONF
 from benchmarks.config.schema import FIRST_TUNING_SEED, RunConfig
-from benchmarks.terminal.command import Options, choose_names, require_choice, run_command
+from benchmarks.terminal import command as layer
+from benchmarks.terminal.command import Options, require_choice
 from methods.core.errors import UserError, invalid, missing
 
 if TYPE_CHECKING:
@@ -52,11 +53,10 @@ RUN_KEYS = ("protocol", "noise", "partition", "model", "executor", "data_dir")  
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns the exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     tune = partial(_run, command=" ".join(["fln tune", *arguments]))
     defaults = DEFAULTS | dict.fromkeys(RUN_KEYS, "")
-    return run_command(arguments, str(__doc__), defaults, tune, accepts_run_filters=True)
+    return layer.run_command(arguments, str(__doc__), defaults, tune, accepts_run_filters=True)
 
 
 def _run(options: Options, command: str) -> int:
@@ -66,18 +66,16 @@ def _run(options: Options, command: str) -> int:
     for key in ("dry_run", "report"):
         require_choice(key, options[key], ("true", "false"))
     if "seed" in options:
-        raise invalid(
-            "seed", options["seed"], f"seeds={FIRST_TUNING_SEED} or another list of seeds"
-        )
-    jobs, trials = (_parse_integers(key, options[key], 1)[0] for key in ("jobs", "trials"))
-    settings = TuningSettings(
-        _run_overrides(options, jobs),
-        trials,
-        tuple(_parse_integers("seeds", options["seeds"], FIRST_TUNING_SEED)),
-        require_choice("judge", options["judge"], list(JUDGES)),
-    )
+        expected = f"seeds={FIRST_TUNING_SEED} or another list of seeds"
+        raise invalid("seed", options["seed"], expected)
+    jobs, trials = (layer.require_integer(key, options[key], 1) for key in ("jobs", "trials"))
+    seeds = tuple(layer.require_integers("seeds", options["seeds"], FIRST_TUNING_SEED))
+    judge = require_choice("judge", options["judge"], list(JUDGES))
+    settings = TuningSettings(_run_overrides(options, jobs), trials, seeds, judge)
     available = [info.name for info in list_methods()]
-    methods = choose_names("method", options["method"], available) if options["method"] else []
+    methods = (
+        layer.choose_names("method", options["method"], available) if options["method"] else []
+    )
     with hydra_session():
         composer = Composer()
         if options["report"] == "true":
@@ -142,11 +140,8 @@ def _print_plan(studies: "Sequence[Study]") -> int:
     print_planned_runs(runs, finished_run_ids(runs))
     study = studies[0]
     records = load_timed_records(study.recipe.runs_dir)
-    times = [
-        estimate(study.recipe, records)
-        for study in studies
-        for _ in range(study.num_finalists * len(study.settings.seeds))
-    ]
+    num_finals = study.num_finalists * len(study.settings.seeds)
+    times = [estimate(study.recipe, records) for study in studies] * num_finals
     finalists = f"the recipe and the best {study.num_finalists - 1} other trials of each method"
     print(f"then {finalists} with {study.budgets[1]} participations: {format_total(times)}")
     return 0
@@ -161,20 +156,6 @@ def _run_overrides(options: Options, jobs: int) -> tuple[str, ...]:
     shared = {"dataset": options["dataset"], "scale": options["scale"]}
     shared["runs_dir"] = str(Path(options["runs_dir"]).expanduser() / "tune")
     return (*FIXED, *(f"{key}={value}" for key, value in (shared | given).items()))
-
-
-def _parse_integers(key: str, text: str, minimum: int) -> list[int]:
-    """Integers that are separated by commas."""
-    found = [int(part) if part.isdecimal() else -1 for part in text.split(",")]
-    if min(found) < minimum or (key != "seeds" and len(found) > 1):
-        raise invalid(
-            key,
-            text,
-            f"integers of at least {minimum}"
-            if key == "seeds"
-            else f"an integer of at least {minimum}",
-        )
-    return found
 
 
 if __name__ == "__main__":

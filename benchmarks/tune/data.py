@@ -1,7 +1,6 @@
 """Tuned values as data: conf/tuned/PROTOCOL/DATASET_SCALE/METHOD.yaml, with their provenance."""
 
 import math
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ def write_tuned(directory: Path, study: Study, command: str) -> Path:
         "validation": config.evaluate.validation,
         "seeds": list(settings.seeds),
         "participations": {"first": study.budgets[FIRST], "full": study.budgets[FULL]},
-        "space": {parameter.key: _bounds(asdict(parameter)) for parameter in study.space},
+        "space": {p.key: {"low": p.low, "high": p.high, "log": p.log} for p in study.space},
         "trials": trials,  # the first one is the recipe
         "command": command,
         "versions": package_versions() | {"optuna": version("optuna")},
@@ -72,10 +71,6 @@ def read_tuned(directory: Path) -> list[Data]:
             raise UserError(f"cannot read {path}: expected keys {', '.join(sorted(KEYS))}")
         found.append(data)
     return found
-
-
-def _bounds(parameter: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in parameter.items() if name not in ("key", "recipe")}
 
 
 def _plain(score: float | None) -> float | None:

@@ -9,13 +9,8 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExe
 from pathlib import Path
 from typing import Any
 
+from benchmarks import interruption
 from benchmarks.config.schema import RunConfig
-from benchmarks.interruption import (
-    block_signals,
-    defer_signals_of_sweep,
-    raise_if_requested,
-    serve_sweep,
-)
 from benchmarks.run import run_from_config
 from benchmarks.tune.study import FIRST, FULL, Study
 
@@ -26,7 +21,6 @@ class InProcessExecutor(Executor):
     """Executes at once, in this process."""
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
-        """Call the function and return a finished future."""
         future: Future[Any] = Future()
         future.set_result(function(*arguments, **options))
         return future
@@ -43,7 +37,7 @@ def execute_studies(
     active: dict[Future[str | None], tuple[Study, RunConfig]] = {}
     skipped: set[str] = set()
     unfinished = list(studies)
-    with defer_signals_of_sweep() as stop_file, _make_pool(jobs, stop_file) as pool:
+    with interruption.defer_signals_of_sweep() as file, _make_pool(jobs, file) as pool:
         while unfinished:
             pending = {study: study.pending() for study in unfinished}
             running = [study for study, _ in active.values()]
@@ -56,7 +50,7 @@ def execute_studies(
             for study, config in ready[: jobs - len(active)]:
                 active[pool.submit(_execute, config)] = (study, config)
             finished = wait(active, return_when=FIRST_COMPLETED).done
-            raise_if_requested()
+            interruption.raise_if_requested()
             for future in finished:
                 study, config = active.pop(future)
                 status = future.result()
@@ -74,8 +68,9 @@ def _make_pool(jobs: int, stop_file: Path) -> Executor:
     if jobs == 1:
         return InProcessExecutor()
     context = multiprocessing.get_context("spawn")
-    with block_signals():
-        pool = ProcessPoolExecutor(jobs, context, serve_sweep, (os.getpid(), stop_file))
+    arguments = (os.getpid(), stop_file)
+    with interruption.block_signals():
+        pool = ProcessPoolExecutor(jobs, context, interruption.serve_sweep, arguments)
         for _ in range(jobs):
             pool.submit(os.getpid)  # starts a process
     return pool

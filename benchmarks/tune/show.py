@@ -13,25 +13,17 @@ HEADER = ("method", "tuned values", "recipe %", "worst to best %", "unsuccessful
 
 
 def table_rows(found: Sequence[Data]) -> list[tuple[str, ...]]:
-    """One row per method."""
     rows: list[tuple[str, ...]] = []
     for data in found:
         first = [trial["first"] for trial in data["trials"]]
         known = [score for score in first if score is not None]
         tuned = next(t["full"] for t in data["trials"] if t["values"] == data["overrides"])
         values = ", ".join(f"{key}={value:g}" for key, value in data["overrides"].items())
-        rows.append(
-            (
-                data["method"],
-                f"{values} (recipe)"
-                if data["overrides"] == data["trials"][0]["values"]
-                else values,
-                _percent(first[0]),
-                f"{_percent(min(known))} to {_percent(max(known))}",
-                f"{first.count(None)} of {len(first)}",
-                _percent(tuned),
-            )
-        )
+        if data["overrides"] == data["trials"][0]["values"]:
+            values = f"{values} (recipe)"
+        span = f"{_percent(min(known))} to {_percent(max(known))}"
+        failed = f"{first.count(None)} of {len(first)}"
+        rows.append((data["method"], values, _percent(first[0]), span, failed, _percent(tuned)))
     return rows
 
 
@@ -58,7 +50,6 @@ def _caption(data: Data) -> str:
 
 
 def make_table(found: Sequence[Data]) -> Table:
-    """The table for the terminal."""
     text = "\n".join(captions(found))
     table = Table(*HEADER, caption=text, box=box.SIMPLE_HEAD, collapse_padding=True)
     for row in table_rows(found):
@@ -69,15 +60,12 @@ def make_table(found: Sequence[Data]) -> Table:
 def save_report(found: Sequence[Data], directory: Path, name: str) -> list[Path]:
     """Write the table as Markdown and one figure per method. Returns the paths."""
     directory.mkdir(parents=True, exist_ok=True)
-    lines = [
-        f"| {' | '.join(row)} |" for row in (HEADER, ["---"] * len(HEADER), *table_rows(found))
-    ]
+    rows = (HEADER, ["---"] * len(HEADER), *table_rows(found))
+    lines = [f"| {' | '.join(row)} |" for row in rows]
     path = directory / f"{name}.md"
     path.write_text("\n".join([*lines, "", "\n\n".join(captions(found)), ""]), encoding="utf-8")
-    return [
-        path,
-        *(_save_figure(data, directory / f"{name}_{data['method']}.png") for data in found),
-    ]
+    figures = [_save_figure(data, directory / f"{name}_{data['method']}.png") for data in found]
+    return [path, *figures]
 
 
 def _save_figure(data: Data, path: Path) -> Path:

@@ -49,12 +49,10 @@ class SearchedParameter:
 
     @property
     def is_integer(self) -> bool:
-        """True if only integers are searched."""
         return isinstance(self.recipe, int)
 
     @property
     def distribution(self) -> "BaseDistribution":
-        """The bounds as Optuna's distribution."""
         from optuna.distributions import FloatDistribution, IntDistribution
 
         if self.is_integer:
@@ -94,9 +92,8 @@ def sample_values(space: Sequence[SearchedParameter], trials: int) -> list[Value
         sampler = optuna.samplers.QMCSampler(scramble=True, seed=0)
     study = optuna.create_study(sampler=sampler)
     # The sampler takes the parameters of the sequence from a finished trial.
-    study.add_trial(
-        optuna.trial.create_trial(params=recipe, distributions=distributions, value=0.0)
-    )
+    first = optuna.trial.create_trial(params=recipe, distributions=distributions, value=0.0)
+    study.add_trial(first)
     sampled = [study.ask(distributions).params for _ in range(trials - 1)]
     return [recipe, *({p.key: p.round(values[p.key]) for p in space} for values in sampled)]
 
@@ -113,10 +110,8 @@ def import_optuna() -> Any:
 def _read(name: str, searchpath: Sequence[str]) -> dict[str, Range]:
     config = Composer(shared=searchpath).compose([f"+search={name}"])
     content: Any = OmegaConf.to_container(config.search)
-    return {
-        key: build_params(Range, value, f"search/{name}.yaml: {key}")
-        for key, value in content.items()
-    }
+    file = f"search/{name}.yaml"
+    return {key: build_params(Range, value, f"{file}: {key}") for key, value in content.items()}
 
 
 def _resolve(key: str, bounds: Range, config: Mapping[str, Any]) -> SearchedParameter:

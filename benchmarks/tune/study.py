@@ -42,8 +42,6 @@ class TuningSettings:
 
 
 class Study:
-    """The trials of one method."""
-
     def __init__(self, method: str, settings: TuningSettings, composer: Composer):
         self.method, self.settings, self._composer = method, settings, composer
         self.recipe = self._compose([], settings.seeds[0]).config
@@ -73,7 +71,6 @@ class Study:
 
     @property
     def journal(self) -> Path:
-        """File of the Optuna study."""
         return self.recipe.runs_dir / f"{self.name}.journal"
 
     @cached_property
@@ -177,21 +174,17 @@ class Study:
         with self._locked():
             study = self._open()
             for trial in range(len(study.trials), self.settings.trials):
-                scores = {
-                    budget: score
-                    for stage, budget in enumerate(self.budgets)
-                    if trial in self.trials(stage)
-                    and (score := self.score(stage, trial)) is not None
-                }
+                stages = [stage for stage in (FIRST, FULL) if trial in self.trials(stage)]
+                found = {self.budgets[stage]: self.score(stage, trial) for stage in stages}
+                scores = {budget: score for budget, score in found.items() if score is not None}
                 score = scores.get(self.budgets[FULL], scores.get(self.budgets[FIRST]))
                 complete = trial in self.trials(FULL) and score != -math.inf
                 pruned = states.FAIL if score == -math.inf else states.PRUNED
-                study.add_trial(
-                    optuna.trial.create_trial(
-                        state=states.COMPLETE if complete else pruned,
-                        value=score if complete else None,
-                        params=self.values[trial],
-                        distributions=distributions,
-                        intermediate_values=scores,
-                    )
+                finished = optuna.trial.create_trial(
+                    state=states.COMPLETE if complete else pruned,
+                    value=score if complete else None,
+                    params=self.values[trial],
+                    distributions=distributions,
+                    intermediate_values=scores,
                 )
+                study.add_trial(finished)

@@ -5,15 +5,13 @@ the group `protocol` are empty: the file conf/protocol/NAME.yaml holds the value
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult, ConfigSource
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
-if TYPE_CHECKING:
-    from benchmarks.config.protocols import Selection
+from benchmarks.config.protocols import GROUPS, Selection, protocol_names, resolve
 
 
 class ProtocolSource(ConfigSource):
@@ -21,7 +19,6 @@ class ProtocolSource(ConfigSource):
 
     @staticmethod
     def scheme() -> str:
-        """Scheme of the search-path entry."""
         return "fln"
 
     def available(self) -> bool:
@@ -31,12 +28,10 @@ class ProtocolSource(ConfigSource):
     def load_config(self, config_path: str) -> ConfigResult:
         """Configuration of a run, or the empty one of a protocol. Raises UserError."""
         selection = _parse(config_path)
-        node = _node(selection) if selection else {}
-        header: dict[str, str | None] = {"package": "_global_"}
-        return ConfigResult(self.provider, self.full_path(), OmegaConf.create(node), header)
+        node = _node(selection) if selection else DictConfig({})
+        return ConfigResult(self.provider, self.full_path(), node, {"package": "_global_"})
 
     def is_group(self, config_path: str) -> bool:
-        """True for the group `protocol`."""
         return config_path.strip("/") == "protocol"
 
     def is_config(self, config_path: str) -> bool:
@@ -45,40 +40,29 @@ class ProtocolSource(ConfigSource):
         return _parse(config_path) is not None or (group == "protocol" and name in _protocols())
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """Names of protocols."""
         if config_path.strip("/") == "protocol" and results_filter is not ObjectType.GROUP:
             return _protocols()
         return ["protocol"] if not config_path and results_filter is not ObjectType.CONFIG else []
 
 
-# Modules of the suite are imported in functions because Hydra imports its plugins in every command.
-def _parse(config_path: str) -> "Selection | None":
-    from benchmarks.config.protocols import Selection
-
+def _parse(config_path: str) -> Selection | None:
+    """The choices in the path of a run's values; None for another path."""
     group, *names = config_path.strip("/").removesuffix(".yaml").split("/")
     is_run = group == "settings" and len(names) == len(Selection._fields)
     return Selection(*names) if is_run else None
 
 
-def _node(selection: "Selection") -> dict[str, Any]:
+def _node(selection: Selection) -> DictConfig:
     """Values as nested sections; selected options of config groups as a defaults list."""
-    from benchmarks.config.protocols import GROUPS, resolve
-
     overrides = resolve(selection, _conf_dirs())
     defaults = [{f"/{group}": overrides.pop(group)} for group in GROUPS if group in overrides]
-    node: dict[str, Any] = {"defaults": [*defaults, "_self_"]}
+    node = OmegaConf.create({"defaults": [*defaults, "_self_"]})
     for key, value in overrides.items():
-        *sections, name = key.split(".")
-        target = node
-        for section in sections:
-            target = target.setdefault(section, {})
-        target[name] = value
+        OmegaConf.update(node, key, value)
     return node
 
 
 def _protocols() -> "list[str]":
-    from benchmarks.config.protocols import protocol_names
-
     return protocol_names(_conf_dirs())
 
 

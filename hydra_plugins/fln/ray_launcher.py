@@ -9,6 +9,9 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
+from benchmarks.interruption import requested
+from methods.core.errors import UserError, first_line, require_package
+
 POLL_SECONDS = 1.0
 
 
@@ -22,7 +25,6 @@ class RayLauncher(Launcher):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Store what a job needs."""
         self.hydra_context, self.config = hydra_context, config
         self.task_function = task_function
 
@@ -30,11 +32,8 @@ class RayLauncher(Launcher):
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         """Execute all jobs. A signal ends them after their checkpoints."""
-        # Imported here because Hydra imports its plugins in every command.
-        from benchmarks.interruption import requested
-        from methods.core.errors import UserError, first_line, require_package
-
         require_package("ray", extra="ray")
+        # Imported here because Hydra imports its plugins in every command.
         import ray
 
         from benchmarks.executors.ray_actors import connect
@@ -57,10 +56,8 @@ class RayLauncher(Launcher):
                     return []
             return [ray.get(finished) for finished in jobs]
         except ray.exceptions.RayError as error:
-            raise UserError(
-                f"cannot finish the sweep: {type(error).__name__}: {first_line(error)};"
-                " rerun the command to go on"
-            ) from error
+            reason = f"{type(error).__name__}: {first_line(error)}; rerun the command to go on"
+            raise UserError(f"cannot finish the sweep: {reason}") from error
         finally:
             ray.shutdown()
 

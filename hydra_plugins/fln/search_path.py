@@ -2,12 +2,13 @@
 
 import sys
 from functools import cache
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+from methods.core.plugins import all_entry_points
 
 SUITE_CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -33,15 +34,7 @@ def plugin_conf_dirs() -> list[Path]:
 @cache
 def _find_conf_dirs(import_path: tuple[str, ...]) -> list[Path]:
     # Listing all entry points takes 10 ms, and every composition of a run needs them.
-    packages = {
-        entry.module.partition(".")[0]
-        for group in entry_points().groups
-        if group.startswith("fln.")
-        for entry in entry_points(group=group)
-    }
-    found = []
-    for package in sorted(packages):
-        spec = find_spec(package)
-        locations = spec.submodule_search_locations if spec else None
-        found += [Path(location) / "conf" for location in locations or []]
-    return [directory for directory in found if directory.is_dir()]
+    packages = {entry.module.partition(".")[0] for entry in all_entry_points()}
+    specs = filter(None, map(find_spec, sorted(packages)))
+    roots = [root for spec in specs for root in spec.submodule_search_locations or []]
+    return [conf for root in roots if (conf := Path(root) / "conf").is_dir()]

@@ -1,15 +1,18 @@
 """Sweeper that checks all runs before the first one starts."""
 
 import os
-import traceback
 from collections.abc import Mapping, Sequence
 from inspect import signature
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
+
+from benchmarks import interruption
+from methods.core.errors import UserError, first_line, invalid, unknown
 
 if TYPE_CHECKING:
     from benchmarks.config.sweep import PlannedRun
@@ -29,7 +32,6 @@ class CheckedSweeper(Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Store the configuration and create the launcher."""
         self.hydra_context, self.config = hydra_context, config
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -56,36 +58,27 @@ class CheckedSweeper(Sweeper):
 
     def _joblib_options(self) -> dict[str, Any]:
         """Options of joblib.Parallel, if the launcher has them. Raises UserError."""
-        from methods.core.errors import UserError, first_line, invalid, unknown
-
         options: dict[str, Any] = getattr(self.launcher, "joblib", None) or {}
         if options.get("n_jobs") == 0:
             raise invalid("hydra.launcher.n_jobs", 0, "an integer other than 0")
         if options.get("backend") not in (None, "loky"):  # The launcher would replace it by loky.
             raise invalid("hydra.launcher.backend", options["backend"], "loky")
-        if options:
-            from joblib import Parallel
+        if not options:
+            return {}
+        from joblib import Parallel
 
-            for key in options:
-                if key not in (known := signature(Parallel).parameters):
-                    raise unknown("key", f"hydra.launcher.{key}", known)
-            numbers = {key: int(v) for key, v in options.items() if str(v).isdecimal()}
-            try:
-                Parallel(**options | numbers)
-            except (TypeError, ValueError) as error:
-                raise UserError(
-                    f"cannot start hydra/launcher=joblib: {first_line(error)}"
-                ) from error
+        for key in options:
+            if key not in (known := signature(Parallel).parameters):
+                raise unknown("key", f"hydra.launcher.{key}", known)
+        numbers = {key: int(v) for key, v in options.items() if str(v).isdecimal()}
+        try:
+            Parallel(**options | numbers)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"cannot start hydra/launcher=joblib: {first_line(error)}") from error
         return options
 
     def _launch(self, runs: "Sequence[PlannedRun]") -> None:
         """Launch runs, and the unfinished ones again if a worker process of the launcher dies."""
-        from benchmarks.interruption import (
-            block_signals,
-            defer_signals_of_sweep,
-            launch_until_done,
-            serve_sweep,
-        )
         from benchmarks.terminal.run_tables import finished_run_ids
 
         assert self.launcher is not None
@@ -97,28 +90,23 @@ class CheckedSweeper(Sweeper):
             try:
                 jobs = launcher.launch(pending, initial_job_idx=0)
             except Exception as error:
-                raise _explain_launch(error) or error from error
+                modules = [frame.f_globals["__name__"] for frame, _ in walk_tb(error.__traceback__)]
+                if not any(name.startswith("submitit.") for name in modules):
+                    raise
+                reason = f"{first_line(error)}; rerun the command to go on"  # of Slurm or of a job
+                raise UserError(f"cannot finish the sweep: {reason}") from error
             for job in jobs:
                 if isinstance(job._return_value, OSError):
                     self._disk_errors.append(job._return_value)
                 else:
                     job.return_value  # noqa: B018 - raises the exception of a failed job
 
-        with defer_signals_of_sweep() as stop_file:
+        with interruption.defer_signals_of_sweep() as stop_file:
             if options := self._joblib_options():
                 from joblib.externals.loky.backend import resource_tracker
 
-                with block_signals():
+                with interruption.block_signals():
                     resource_tracker.ensure_running()
-                options |= {"initializer": serve_sweep, "initargs": (os.getpid(), stop_file)}
-            launch_until_done(launch)
-
-
-def _explain_launch(error: Exception) -> Exception | None:
-    """A user error for an exception of submitit, about Slurm or about a job."""
-    from methods.core.errors import UserError, first_line
-
-    modules = {frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)}
-    if not any(name.startswith("submitit.") for name in modules):
-        return None
-    return UserError(f"cannot finish the sweep: {first_line(error)}; rerun the command to go on")
+                options["initializer"] = interruption.serve_sweep
+                options["initargs"] = (os.getpid(), stop_file)
+            interruption.launch_until_done(launch)

@@ -199,10 +199,9 @@ class Method(ABC):
         """Act after a local epoch, for example update labels.
         Side: client. Called by: `local_update`. May read: parameters, task."""
 
-    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any]:
-        """Store client state and return the values of the reply, besides the models.
+    def finish_local_update(self, models: Models, task: LocalTask) -> Mapping[str, Any] | None:
+        """Store client state and return the values of the reply, besides the models, if any.
         Side: client. Called by: `local_update`, after training. May read: parameters, task."""
-        return {}
 
     @abstractmethod
     def predict(self, models: Models, x: Tensor) -> Tensor:

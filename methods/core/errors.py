@@ -72,5 +72,4 @@ def format_value(value: Any) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """First line of an exception's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

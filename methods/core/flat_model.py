@@ -82,7 +82,6 @@ class FlatModel:
         return self.weights - self.received_vector[: self.num_trainable]
 
     def load(self, vector: Tensor) -> "FlatModel":
-        """Copy a parameter vector into the model."""
         if next(self.module.parameters()).untyped_storage().data_ptr() != self._memory:
             raise RuntimeError("the module was moved after its parameters became views of a vector")
         self.vector.copy_(vector)
@@ -108,11 +107,9 @@ class FlatModel:
             self.grad.add_(self.grad_offset)
 
     def train(self) -> "FlatModel":
-        """Set training mode."""
         self.module.train()
         return self
 
     def eval(self) -> "FlatModel":
-        """Set evaluation mode."""
         self.module.eval()
         return self

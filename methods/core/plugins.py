@@ -33,6 +33,12 @@ def first_sentence(component: object) -> str:
     return (component.__doc__ or "").strip().split("\n")[0].rstrip(".")
 
 
+def all_entry_points() -> list[EntryPoint]:
+    """Entry points of all installed packages in the groups `fln.*`."""
+    groups = [group for group in entry_points().groups if group.startswith("fln.")]
+    return [entry for group in groups for entry in entry_points(group=group)]
+
+
 class Registry(Generic[T]):
     """Components of one kind by name. The first lookup imports the modules that add them."""
 
@@ -58,12 +64,10 @@ class Registry(Generic[T]):
         return self._components[name]
 
     def names(self) -> list[str]:
-        """Names of all components, in alphabetical order."""
         self._load()
         return sorted(self._components)
 
     def all(self) -> list[T]:
-        """All components, in alphabetical order."""
         return [self._components[name] for name in self.names()]
 
     def _load(self) -> None:

@@ -13,8 +13,6 @@ MethodClass = TypeVar("MethodClass", bound=type[Method])
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """A registered method."""
-
     name: str
     cls: type[Method]
     params: type

@@ -18,10 +18,8 @@ def derive_seed(*key: int | str) -> int:
 
 
 def numpy_generator(*key: int | str) -> np.random.Generator:
-    """NumPy generator of a stream."""
     return np.random.default_rng(derive_seed(*key))
 
 
 def torch_generator(*key: int | str) -> torch.Generator:
-    """PyTorch generator of a stream."""
     return torch.Generator().manual_seed(derive_seed(*key))

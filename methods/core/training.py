@@ -12,6 +12,7 @@ from methods.core.flat_model import FlatModel
 from methods.core.task import Batch, Client, Epoch, LocalTask, TrainParams, View
 
 INFERENCE_BATCH_SIZE = 512
+PLAIN_SGD: dict[str, Any] = {"fused": True, "dampening": 0, "nesterov": False, "maximize": False}
 
 ModelList = Sequence[FlatModel]
 LossFunction = Callable[[Batch], Tensor]
@@ -31,18 +32,9 @@ class Optimizer:
         """Update the weights from `model.grad`."""
         weights, grad, train = self.model.weights, self.model.grad, self.train
         if train.optimizer == "sgd":
-            sgd(
-                [weights],
-                [grad],
-                self.momentum_buffer,
-                fused=True,
-                weight_decay=train.weight_decay,
-                momentum=train.momentum,
-                lr=self.lr,
-                dampening=0.0,
-                nesterov=False,
-                maximize=False,
-            )
+            lr, momentum, decay = self.lr, train.momentum, train.weight_decay
+            rates: dict[str, Any] = {"lr": lr, "momentum": momentum, "weight_decay": decay}
+            sgd([weights], [grad], self.momentum_buffer, **rates, **PLAIN_SGD)
             return
         if train.weight_decay:
             grad.add_(weights, alpha=train.weight_decay)
@@ -66,10 +58,7 @@ class Trainer:
         self.order, self.augment = task.generator("batches"), task.generator("augment")
 
     def epochs(
-        self,
-        subsets: Sequence[Tensor | None],
-        view: str = "train",
-        second_view: View | None = None,
+        self, subsets: Sequence[Tensor | None], view: str = "train", second_view: View | None = None
     ) -> list[Epoch]:
         """Shuffled epochs from the streams of the local update."""
         streams, size = (self.order, self.augment), self.train_params.batch_size

@@ -60,8 +60,6 @@ class FedCNMLParams:
 
 
 class FedCNMLSchedule(NamedTuple):
-    """Rounds of each stage."""
-
     scoring: int  # 1, or 0 without mutual scoring
     warmup: int
     rounds: int  # warm-up and federation together

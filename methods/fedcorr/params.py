@@ -74,8 +74,6 @@ class FedCorrParams:
 
 
 class FedCorrSchedule(NamedTuple):
-    """Rounds of each stage."""
-
     iterations: int  # T_1
     rounds_per_iteration: int
     finetuning: int  # T_2

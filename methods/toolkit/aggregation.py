@@ -32,7 +32,6 @@ def weighted_mean(matrix: Tensor, weights: np.ndarray) -> Tensor:
 
 
 def uniform_weights(num_models: int) -> np.ndarray:
-    """Weights of an unweighted mean."""
     return np.full(num_models, 1.0 / num_models)
 
 

@@ -17,7 +17,6 @@ COMPILER_SECONDS = 120  # time limit
 
 
 def cache_dir() -> Path:
-    """Directory of compiled code."""
     default = Path.home() / ".cache" / "fln-compiled"
     return Path(os.environ.get("FLN_COMPILED") or default).expanduser()
 

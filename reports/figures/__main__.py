@@ -20,7 +20,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.config.schema import SCALES
@@ -28,7 +27,7 @@ from benchmarks.records.record import ACCURACIES
 from benchmarks.terminal import command
 from methods.core.errors import UserError
 from reports.figures import accuracy, detection, over_settings, scenarios, style
-from reports.frame.load import load_runs
+from reports.frame.load import Row, load_finished_runs, rows_of
 from reports.frame.pivot import select
 
 FIGURES: dict[str, Callable[..., Figure]] = {
@@ -65,27 +64,23 @@ def plot_all(options: command.Options) -> int:
     names = command.choose_names("figure", options["figure"], list(FIGURES))
     scale = command.require_choice("scale", options["scale"], ("all", *SCALES))
     accuracy = command.require_choice("accuracy", options["accuracy"], tuple(ACCURACIES))
-    directories = command.split_dirs(options["runs"], must_exist=True)
-    runs = load_runs(directories)
-    command.print_warnings(runs.warnings)
-    if len(runs.done) == 0:
-        raise UserError(f"no finished run below {', '.join(directories)}")
-    frame = select(runs.done, {key: value for key, value in options.items() if key not in DEFAULTS})
-    scales = [each for each in SCALES if (frame["scale"] == each).any()]
+    filters = {key: value for key, value in options.items() if key not in DEFAULTS}
+    rows = rows_of(select(load_finished_runs(options["runs"]).done, filters))
+    scales = [each for each in SCALES if any(row["scale"] == each for row in rows)]
     for each in scales if scale == "all" else [scale]:
+        shown = [row for row in rows if row["scale"] == each]
         for name in names:
-            out = Path(options["out"]) / each
             selected = {"accuracy": accuracy} if name in OVER_SETTINGS else {}
-            command.print_warnings(_plot(name, frame[frame["scale"] == each], out, **selected))
+            command.print_warnings(_plot(name, shown, Path(options["out"]) / each, **selected))
     return 0
 
 
-def _plot(name: str, frame: pd.DataFrame, out: Path, **options: str) -> list[str]:
+def _plot(name: str, rows: Sequence[Row], out: Path, **options: str) -> list[str]:
     """Plot one figure at one scale. Returns notes, or the reason why it was skipped."""
     notes: list[str] = []
     try:
         with style.context():
-            style.save(FIGURES[name](frame, notes, **options), out, name)
+            style.save(FIGURES[name](rows, notes, **options), out, name)
         print(f"{name} {out.name} -> {out}/{name}.png, .pdf")
     except UserError as error:
         notes.append(str(error))

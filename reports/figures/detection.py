@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -14,7 +13,7 @@ from methods.toolkit.mixture import split_by_gmm
 from reports.figures import extract, select, style
 from reports.figures.extract import Array, JournalEntry, Scenario, lid_iterations
 from reports.figures.scenarios import add_color_bar, plot_heat_map
-from reports.frame.load import Row, rows_of
+from reports.frame.load import Row
 
 LID, CUMULATIVE_LID = "LID score", "cumulative LID score"
 NOISE_RATE = "noise rate, %"
@@ -22,16 +21,16 @@ NUM_NEIGHBORS = "number of neighbors"
 Fit = Mapping[str, Any]  # means, variances and weights of a mixture
 
 
-def lid_scores(frame: pd.DataFrame, notes: list[str]) -> Figure:
+def lid_scores(rows: Sequence[Row], notes: list[str]) -> Figure:
     """FedCorr, Figure 3: LID and cumulative LID of the last iteration, with mixtures."""
-    row = select.best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
+    row = select.best_match(_runs_with_key(rows, "fedcorr", "cumulative_lid", notes))
     title = f"{select.caption(row)}; iteration {lid_iterations(row['journal'])[-1]['iteration']}"
     return _plot_scores([("", LID, row), ("", CUMULATIVE_LID, row)], title, style.WIDTH)
 
 
-def lid_by_model(frame: pd.DataFrame, notes: list[str]) -> Figure:
+def lid_by_model(rows: Sequence[Row], notes: list[str]) -> Figure:
     """FedCorr, Figure 5: cumulative LID of the last iteration, one column per model."""
-    rows = _require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes)
+    rows = _runs_with_key(rows, "fedcorr", "cumulative_lid", notes)
     shared = ("dataset", "partition", "noise")
     shown = select.best_by_label(rows, shared, lambda row: str(row["model.name"]))
     columns = [(name, CUMULATIVE_LID, row) for name, row in shown.items()]
@@ -39,9 +38,9 @@ def lid_by_model(frame: pd.DataFrame, notes: list[str]) -> Figure:
     return _plot_scores(columns, select.caption(columns[0][2], *shared), width)
 
 
-def lid_by_iteration(frame: pd.DataFrame, notes: list[str]) -> Figure:
+def lid_by_iteration(rows: Sequence[Row], notes: list[str]) -> Figure:
     """FedCorr, Figure 6: both scores with mixtures in up to five pre-processing iterations."""
-    row = select.best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
+    row = select.best_match(_runs_with_key(rows, "fedcorr", "cumulative_lid", notes))
     entries = lid_iterations(row["journal"], at_most=5)
     width = max(4.0, min(style.WIDTH, 2.4 * len(entries)))
     figure, axes = style.panels(2, len(entries), 2.1, width=width)
@@ -55,9 +54,9 @@ def lid_by_iteration(frame: pd.DataFrame, notes: list[str]) -> Figure:
     return style.finish(figure, [row], select.caption(row))
 
 
-def noise_levels(frame: pd.DataFrame, notes: list[str]) -> Figure:
+def noise_levels(rows: Sequence[Row], notes: list[str]) -> Figure:
     """FedCorr, Figure 7: estimated and true noise rates, and the detection of noisy samples."""
-    row = select.best_match(_require_runs_with_key(frame, "fedcorr", "cumulative_lid", notes))
+    row = select.best_match(_runs_with_key(rows, "fedcorr", "cumulative_lid", notes))
     estimate = extract.noise_estimate(row["journal"], row["scenario"])
     counts = [name for name in extract.DETECTION_COUNTS if name in estimate]
     figure, axes = style.panels(2 if counts else 1, 1, 2.6, sharex=True)
@@ -70,8 +69,8 @@ def noise_levels(frame: pd.DataFrame, notes: list[str]) -> Figure:
     ):
         if column in estimate:
             upper.plot(x, estimate[column], look, color=color, markevery=every, label=label)
-    upper.set(ylabel=NOISE_RATE, ylim=(-2, 100), xlim=(-1, len(x)))
-    upper.xaxis.set_major_locator(MaxNLocator(integer=True))
+    upper.set(ylabel=NOISE_RATE, ylim=(-2, 102))
+    style.number_clients(upper, len(x))
     noisy, predicted = estimate["noisy"], estimate["predicted"]
     detected = f"noisy clients detected: {(noisy & predicted).sum()} of {noisy.sum()}"
     upper.set_title(f"{detected}; false positives: {(predicted & ~noisy).sum()}", loc="left")
@@ -87,14 +86,14 @@ def noise_levels(frame: pd.DataFrame, notes: list[str]) -> Figure:
     return style.finish(figure, [row], select.caption(row))
 
 
-def label_correction(frame: pd.DataFrame, notes: list[str]) -> Figure:
+def label_correction(rows: Sequence[Row], notes: list[str]) -> Figure:
     """FedCorr, Figure 8: true classes against labels before training and after each stage.
 
     The paper shows the first five clients. The journal has the sum over all clients.
     """
-    row = select.best_match(_require_runs_with_key(frame, "fedcorr", "label_confusion", notes))
+    row = select.best_match(_runs_with_key(rows, "fedcorr", "label_confusion", notes))
     shown = extract.label_confusions(row["journal"], row["scenario"])
-    figure, axes = style.panels(1, len(shown), 2.8)
+    figure, axes = style.panels(1, len(shown), 3.1)
     for axis, (title, counts) in zip(axes[0], shown, strict=True):
         plot_heat_map(axis, extract.row_percentages(counts))
         axis.set_title(f"{title}\naccuracy {100 * np.trace(counts) / counts.sum():.1f} %")
@@ -104,16 +103,16 @@ def label_correction(frame: pd.DataFrame, notes: list[str]) -> Figure:
     return style.finish(figure, [row], f"{select.caption(row)}; all clients")
 
 
-def neighbors_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
+def neighbors_and_lid(rows: Sequence[Row], notes: list[str]) -> Figure:
     """Fed-CNML, Figure 2: neighbors of the clients against their noise rate, beside LID scores.
 
     The LID scores are those of a FedCorr run in the same scenario.
     """
-    rows = _require_runs_with_key(frame, "fedcnml", "eta", notes)
-    row = select.best_match(rows, select.PAPER_SETTING | {"noise.rho": "0.4"})
-    same_scenario = frame[frame["scenario.hash"] == row["scenario.hash"]]
-    fedcorr = _runs_with_key(same_scenario, "fedcorr", "cumulative_lid", notes)
-    shown = [row, *([select.best_match(fedcorr)] if fedcorr else [])]
+    fedcnml = _runs_with_key(rows, "fedcnml", "eta", notes)
+    row = select.best_match(fedcnml, select.PAPER_SETTING | {"noise.rho": "0.4"})
+    same_scenario = [other for other in rows if other["scenario.hash"] == row["scenario.hash"]]
+    fedcorr = _runs_with_key(same_scenario, "fedcorr", "cumulative_lid", notes, required=False)
+    shown = [row, *select.by_preference(fedcorr)[:1]]
     figure, axes = style.two_columns(len(shown), 2.6)
     _plot_neighbors(axes[0], row)
     axes[0].set_xlabel(f"{NUM_NEIGHBORS} (fedcnml)")
@@ -126,9 +125,9 @@ def neighbors_and_lid(frame: pd.DataFrame, notes: list[str]) -> Figure:
     return style.finish(figure, shown, select.caption(row))
 
 
-def neighbors_by_noise(frame: pd.DataFrame, notes: list[str]) -> Figure:
+def neighbors_by_noise(rows: Sequence[Row], notes: list[str]) -> Figure:
     """Fed-CNML, Figure 3: neighbors against noise rate, a panel per noise setting."""
-    rows = _require_runs_with_key(frame, "fedcnml", "eta", notes)
+    rows = _runs_with_key(rows, "fedcnml", "eta", notes)
     noisy = [row for row in rows if row.get("noise.rho")]
     select.require_rows(noisy, "of fedcnml with noise.rho above 0")
     shared = ("dataset", "partition")
@@ -141,19 +140,20 @@ def neighbors_by_noise(frame: pd.DataFrame, notes: list[str]) -> Figure:
     return style.finish(figure, shown, select.caption(shown[0], "dataset", "model", "partition"))
 
 
-def _require_runs_with_key(
-    frame: pd.DataFrame, method: str, key: str, notes: list[str]
+def _runs_with_key(
+    rows: Sequence[Row], method: str, key: str, notes: list[str], required: bool = True
 ) -> Sequence[Row]:
-    """The runs of the method whose journal has the key, with journal and scenario."""
-    runs = _runs_with_key(frame, method, key, notes)
-    return select.require_rows(runs, f"of {method} with {key} in its journal")
+    """Runs of the method whose journal has the key, with journal and scenario.
 
-
-def _runs_with_key(frame: pd.DataFrame, method: str, key: str, notes: list[str]) -> list[Row]:
-    """As `_require_runs_with_key`, but may be empty. Damaged files are noted."""
-    rows = select.extend_rows(rows_of(frame, method), "journal", read_journal, notes)
-    kept = [row for row in rows if any(key in entry for entry in row["journal"])]
-    return select.extend_rows(kept, "scenario", read_scenario, notes)
+    Damaged files are noted. Raises if there is no such run, unless it is not `required`.
+    """
+    of_method = [row for row in rows if row["method.name"] == method]
+    read = select.extend_rows(of_method, "journal", read_journal, notes)
+    kept = [row for row in read if any(key in entry for entry in row["journal"])]
+    found = select.extend_rows(kept, "scenario", read_scenario, notes)
+    return (
+        select.require_rows(found, f"of {method} with {key} in its journal") if required else found
+    )
 
 
 def _scores(entry: JournalEntry, score: str, seed: int) -> tuple[Array, Fit]:
@@ -199,7 +199,8 @@ def plot_score_density(axis: Axes, values: Array, fit: Fit, scenario: Scenario) 
     for density, dashes, kind in zip(densities, ("-", "--"), ("clean", "noisy"), strict=True):
         label = f"mixture, {kind} component"
         axis.plot(x, density, color=style.BLACK, linestyle=dashes, label=label)
-    axis.set_ylim(0, 1.06 * max(bottom.max(), densities.max()))
+    # A component of little variance would hide the histogram.
+    axis.set_ylim(0, 1.06 * max(bottom.max(), min(densities.max(), 2 * bottom.max())))
 
 
 def _plot_against_noise(axis: Axes, values: Array, scenario: Scenario) -> None:

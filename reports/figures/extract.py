@@ -1,17 +1,12 @@
 """Data of the figures, from the files of run directories. Fractions become percentages."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
-
-from reports.frame.statistics import Ranking, ranking
 
 Array = NDArray[Any]
 Scenario = Mapping[str, Array]
@@ -58,10 +53,8 @@ def noise_estimate(journal: Sequence[JournalEntry], scenario: Scenario) -> pd.Da
     # An iteration that changed no label does not repeat the noise rates.
     for rates in [entry["label_noise"] for entry in iterations if "label_noise" in entry]:
         table["after"] = 100 * np.asarray(rates)
-    table["noisy"], table["predicted"] = (
-        scenario["client_level"] > 0,
-        table.index.isin(last["noisy"]),
-    )
+    table["noisy"] = scenario["client_level"] > 0
+    table["predicted"] = table.index.isin(last["noisy"])
     if detection := last.get("sample_detection"):
         clients = pd.DataFrame(detection, columns=["client", *DETECTION_COUNTS])
         table = table.join(clients.set_index("client")).fillna(0)
@@ -101,56 +94,3 @@ def mean_std_by_x(points: Iterable[tuple[float, float]]) -> pd.DataFrame:
     """Mean and sample standard deviation of y by ascending x; NaN deviation for one value."""
     table = pd.DataFrame(points, columns=["x", "y"])
     return table.groupby("x")["y"].agg(["mean", "std"])
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """Methods by average rank, best first."""
-
-    methods: tuple[str, ...]
-    ranks: tuple[float, ...]
-    ranking: Ranking
-    dropped: tuple[str, ...]  # methods with too few settings in common with the others
-
-    @property
-    def cliques(self) -> list[tuple[int, int]]:
-        """First and last index of the largest groups of methods without significant difference."""
-        difference = self.ranking.critical_difference or 0.0
-        groups: list[tuple[int, int]] = []
-        for first, rank in enumerate(self.ranks):
-            last = max(k for k, other in enumerate(self.ranks) if other - rank <= difference)
-            if last > first and (not groups or last > groups[-1][1]):
-                groups.append((first, last))
-        return groups
-
-
-Results = Mapping[Any, Mapping[str, Sequence[float]]]  # setting -> method -> accuracy by seed
-
-
-def common_settings(
-    results: Results,
-) -> tuple[list[str], list[Mapping[str, Sequence[float]]], list[str]]:
-    """Methods, the settings in which all of them ran, and dropped methods.
-
-    While fewer than two settings are complete, the method with the fewest settings is dropped.
-    No settings are returned if no two methods have two settings in common.
-    """
-    counts = Counter(name for setting in results.values() for name in setting)
-    methods, dropped = sorted(counts), list[str]()
-    while len(methods) >= 2:
-        complete = [setting for setting in results.values() if set(methods) <= set(setting)]
-        if len(complete) >= 2:
-            return methods, complete, dropped
-        dropped.append(min(methods, key=lambda name: (counts[name], name)))
-        methods.remove(dropped[-1])
-    return methods, [], dropped
-
-
-def rank_methods(results: Results) -> Ranks | None:
-    """Rank the methods over their common settings; None if there are none."""
-    methods, settings, dropped = common_settings(results)
-    if not settings:
-        return None
-    found = ranking([[fmean(setting[name]) for name in methods] for setting in settings])
-    ranks, names = zip(*sorted(zip(found.ranks, methods, strict=True)), strict=True)
-    return Ranks(names, ranks, found, tuple(dropped))

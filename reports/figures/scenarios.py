@@ -1,7 +1,8 @@
 """Figures of the scenario: data partition and label transition matrix."""
 
+from collections.abc import Sequence
+
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -9,15 +10,15 @@ from benchmarks.records.files import SCENARIO_FILE
 from benchmarks.records.readers import read_scenario
 from reports.figures import select, style
 from reports.figures.extract import Array, row_percentages
-from reports.frame.load import Row, rows_of
+from reports.frame.load import Row
 
-MAX_PANELS = "3 panels"
+MAX_PANELS = 3
 MAX_BUBBLE_AREA = 60  # points squared
 
 
-def partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
+def partitions(rows: Sequence[Row], notes: list[str]) -> Figure:
     """FedCorr, Figure 2: samples by client and class of non-IID partitions."""
-    shown = _non_iid_runs(frame, notes)
+    shown = _non_iid_runs(rows, notes)
     figure, axes = style.panels(len(shown), 1, 2.0, sharex=False)
     for axis, row in zip(axes[:, 0], shown, strict=True):
         plot_bubbles(axis, row["scenario"]["clean_counts"])
@@ -26,9 +27,9 @@ def partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
     return style.finish(figure, shown)
 
 
-def sorted_partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
+def sorted_partitions(rows: Sequence[Row], notes: list[str]) -> Figure:
     """FedCorr, Figure 10: Figure 2 with clients sorted by size, and the client sizes."""
-    shown = _non_iid_runs(frame, notes)
+    shown = _non_iid_runs(rows, notes)
     figure, axes = style.panels(2 * len(shown), 1, 1.5, height_ratios=(2, 1) * len(shown))
     for (upper, sizes), row in zip(axes.reshape(-1, 2), shown, strict=True):
         counts = row["scenario"]["clean_counts"]
@@ -37,14 +38,15 @@ def sorted_partitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
         upper.set_title(select.caption(row, "dataset", "partition"), loc="left")
         upper.tick_params(labelbottom=False)
         sizes.bar(np.arange(len(counts)), counts.sum(axis=1), color=style.BLUE, width=0.8)
-        sizes.set(xlim=upper.get_xlim(), xlabel="client, sorted by size", ylabel="samples")
+        sizes.set(xlabel="client, sorted by size", ylabel="samples")
+        style.number_clients(sizes, len(counts))
     return style.finish(figure, shown)
 
 
-def transitions(frame: pd.DataFrame, notes: list[str]) -> Figure:
+def transitions(rows: Sequence[Row], notes: list[str]) -> Figure:
     """LSG, Figure 4: label transition matrices, a panel per noise."""
     names = ("symmetric", "pairwise", "human")
-    noisy = [row for row in rows_of(frame) if row["noise.name"] in names]
+    noisy = [row for row in rows if row["noise.name"] in names]
     description = f"with {SCENARIO_FILE} and noise.name symmetric, pairwise or human"
     shown = one_run_per_variant(noisy, "noise", description, notes)
     width = max(3.4, min(style.WIDTH, 3.4 * len(shown)))
@@ -66,7 +68,7 @@ def one_run_per_variant(
     found = select.best_by_label(
         readable, ["dataset"], lambda row: select.section_label(row, section)
     )
-    labels = select.keep_first(sorted(found), MAX_PANELS, notes, f"{section}.KEY=VALUE")
+    labels = select.keep_first(sorted(found), MAX_PANELS, "panels", notes, f"{section}.KEY=VALUE")
     return [found[label] for label in labels]
 
 
@@ -75,7 +77,8 @@ def plot_bubbles(axis: Axes, counts: Array) -> None:
     clients, classes = np.nonzero(counts)
     areas = MAX_BUBBLE_AREA * counts[clients, classes] / counts.max()
     axis.scatter(clients, classes, s=areas, color=style.BLUE, linewidths=0)
-    axis.set(ylabel="true class", xlim=(-1, len(counts)), ylim=(-0.8, counts.shape[1] - 0.2))
+    axis.set(ylabel="true class", ylim=(-0.8, counts.shape[1] - 0.2))
+    style.number_clients(axis, len(counts))
     if counts.shape[1] <= 10:
         axis.set_yticks(range(counts.shape[1]))
     axis.set_title(f"largest bubble: {int(counts.max())} samples", loc="right", fontsize=8)
@@ -104,7 +107,7 @@ def add_color_bar(figure: Figure, axes: list[Axes]) -> None:
     figure.colorbar(axes[0].images[0], ax=axes, label=label, fraction=0.05, shrink=0.75)
 
 
-def _non_iid_runs(frame: pd.DataFrame, notes: list[str]) -> list[Row]:
-    rows = [row for row in rows_of(frame) if row["partition.name"] not in ("iid", "centralized")]
+def _non_iid_runs(rows: Sequence[Row], notes: list[str]) -> list[Row]:
+    non_iid = [row for row in rows if row["partition.name"] not in ("iid", "centralized")]
     description = f"with {SCENARIO_FILE} and a partition other than iid"
-    return one_run_per_variant(rows, "partition", description, notes)
+    return one_run_per_variant(non_iid, "partition", description, notes)

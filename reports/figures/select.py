@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from methods.core.errors import UserError
-from reports.frame.load import Row
+from reports.frame.load import Row, group_by
 from reports.frame.pivot import format_value
+from reports.tables.rendering import with_greek_letters
 
 Setting = tuple[tuple[str, str], ...]
 # Sections that all methods of a comparison share.
@@ -59,10 +60,7 @@ def settings(
 
 def by_setting(rows: Iterable[Row], without: Sequence[str] = ()) -> dict[Setting, list[Row]]:
     """Group the runs that are comparable with each other."""
-    groups: dict[Setting, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(settings(row, without=without), []).append(row)
-    return groups
+    return group_by(rows, lambda row: settings(row, without=without))
 
 
 def num_matching(row: Row, values: Mapping[str, str]) -> int:
@@ -70,90 +68,79 @@ def num_matching(row: Row, values: Mapping[str, str]) -> int:
     return sum(format_value(row.get(key)) == value for key, value in values.items())
 
 
-def preference_key(
-    row: Row, setting: Mapping[str, str] = PAPER_SETTING
-) -> tuple[int, int, int, str]:
-    """Sort key: number of matching settings, then unablated runs, then seed and run id."""
-    return -num_matching(row, setting), -num_matching(row, UNABLATED), row["seed"], row["run_id"]
+def by_preference(rows: Iterable[Row], setting: Mapping[str, str] = PAPER_SETTING) -> list[Row]:
+    """The runs most similar to the setting first, then unablated ones, then by seed."""
+
+    def key(row: Row) -> tuple[int, int, int, str]:
+        matching = num_matching(row, setting), num_matching(row, UNABLATED)
+        return -matching[0], -matching[1], row["seed"], row["run_id"]
+
+    return sorted(rows, key=key)
 
 
-def best_match(rows: Sequence[Row], setting: Mapping[str, str] = PAPER_SETTING) -> Row:
+def best_match(rows: Iterable[Row], setting: Mapping[str, str] = PAPER_SETTING) -> Row:
     """The run whose configuration is most similar to the setting."""
-    return min(rows, key=lambda row: preference_key(row, setting))
+    return by_preference(rows, setting)[0]
 
 
 def best_by_label(
-    rows: Sequence[Row], shared: Sequence[str], label: Callable[[Row], str]
+    rows: Iterable[Row], shared: Sequence[str], label: Callable[[Row], str]
 ) -> dict[str, Row]:
-    """The preferred run of each label. All share some sections with the best match."""
-    first = settings(best_match(rows), shared)
-    found: dict[str, Row] = {}
-    for row in sorted(rows, key=preference_key):
-        if settings(row, shared) == first:
-            found.setdefault(label(row), row)
-    return found
+    """The preferred run of each label. All share some sections with the first of all runs."""
+    ordered = by_preference(rows)
+    first = settings(ordered[0], shared)
+    same = [row for row in ordered if settings(row, shared) == first]
+    return {name: members[0] for name, members in group_by(same, label).items()}
 
 
 def keep_first(
-    labels: Sequence[str], limit: str, notes: list[str], filter: str = "KEY=VALUE"
+    labels: Sequence[str], count: int, what: str, notes: list[str], filter: str = "KEY=VALUE"
 ) -> list[str]:
-    """The first labels, up to a limit such as "8 lines". The others are noted."""
-    count = int(limit.split()[0])
+    """The first labels. The others are noted. `what` names the parts of the figure, as `lines`."""
     if labels[count:]:
         omitted = ", ".join(labels[count:])
-        notes.append(f"omitted {omitted} (at most {limit}); filter with {filter}")
+        notes.append(f"omitted {omitted} (at most {count} {what}); filter with {filter}")
     return list(labels[:count])
 
 
-def most_frequent_variant(rows: Sequence[Row], without: Sequence[str] = ()) -> list[Row]:
+def most_frequent_variant(rows: Iterable[Row], without: Sequence[str] = ()) -> list[Row]:
     """The runs of the variant with the most runs; unablated variants win ties.
 
     Keys in `without` may differ between runs of a variant.
     """
     ordered = sorted(rows, key=lambda row: (-num_matching(row, UNABLATED), row["run_id"]))
-    variants_of = [settings(row, VARIANT_SECTIONS, without) for row in ordered]
-    kept = Counter(variants_of).most_common(1)[0][0]
-    return [row for row, variant in zip(ordered, variants_of, strict=True) if variant == kept]
+    groups = group_by(ordered, lambda row: settings(row, VARIANT_SECTIONS, without))
+    return max(groups.values(), key=len, default=[])
 
 
 def variants(rows: Sequence[Row]) -> list[str]:
     """A label per run: the method and the parameters that differ from most of its variants."""
+    usual = {}
+    for name, members in group_by(rows, lambda row: str(row["method.name"])).items():
+        known = {settings(row, VARIANT_SECTIONS) for row in members}
+        counts = Counter(item for variant in known for item in variant)
+        usual[name] = {item for item, count in counts.items() if 2 * count > len(known)}
     labels = []
     for row in rows:
-        name = row["method.name"]
-        known = {
-            settings(other, VARIANT_SECTIONS) for other in rows if other["method.name"] == name
-        }
-        usual = _majority_values([dict(variant) for variant in known])
-        own = settings(row, VARIANT_SECTIONS)
-        differing = [
-            f"{key.rpartition('.')[2]}={value}" for key, value in own if usual.get(key) != value
-        ]
-        labels.append(" ".join([name, *differing]))
+        name, own = row["method.name"], settings(row, VARIANT_SECTIONS)
+        unusual = [item for item in own if item not in usual[name]]
+        parameters = (f"{key.rpartition('.')[2]}={value}" for key, value in unusual)
+        labels.append(" ".join([name, *parameters]))
     return labels
 
 
-def _majority_values(known: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Values that more than half of the variants have."""
-    usual = {}
-    for key in {key for variant in known for key in variant}:
-        value, count = Counter(variant.get(key, "") for variant in known).most_common(1)[0]
-        if 2 * count > len(known):
-            usual[key] = value
-    return usual
-
-
 def numeric_params(row: Row, section: str) -> str:
-    """The numbers of a section, such as "rho 0.6, tau 0.5"."""
-    return ", ".join(
+    """The numbers of a section, such as "ρ 0.6, τ 0.5"."""
+    numbers = [
         f"{key.removeprefix(f'{section}.')} {value:g}"
         for key, value in row["config"].items()
         if key.startswith(f"{section}.") and type(value) in (int, float)
-    )
+    ]
+    return with_greek_letters(", ".join(numbers))
 
 
 def section_label(row: Row, section: str) -> str:
-    """Name and numbers of a section, such as "rho_tau (rho 0.6, tau 0.5)"."""
+    """Name and numbers of a section, such as "rho_tau (ρ 0.6, τ 0.5)"."""
     name, numbers = row[f"{section}.name"], numeric_params(row, section)
     return f"{name} ({numbers})" if numbers else str(name)
 

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from reports.frame.load import Row, caption_of
@@ -55,6 +56,12 @@ def two_columns(count: int, height: float) -> tuple[Figure, list[Axes]]:
     for axis in axes.flat[count:]:
         axis.remove()
     return figure, list(axes.flat[:count])
+
+
+def number_clients(axis: Axes, num_clients: int) -> None:
+    """Limits and whole numbers of a horizontal axis of clients."""
+    axis.set_xlim(-0.7, num_clients - 0.3)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, steps=(1, 2, 5, 10)))
 
 
 def line_style(index: int, num_points: int) -> dict[str, Any]:

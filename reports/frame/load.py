@@ -9,38 +9,29 @@ run directory, `config` has the keys and values of the configuration that this r
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from benchmarks.config.labels import protocol_caption
 from benchmarks.records.files import CHECKPOINT_FILE, RECORD_FILE, SCENARIO_FILE
-from benchmarks.records.record import (
-    ACCURACIES,
-    CONFIG_TYPES,
-    CorruptRecordError,
-    Record,
-    read_record,
-)
-from benchmarks.records.references import References, find_references, is_reference
+from benchmarks.records.record import ACCURACIES, CONFIG_TYPES, Record, read_record
+from benchmarks.records.references import find_references, is_reference
+from benchmarks.terminal import command
+from methods.core.errors import UserError
 
 SCALARS = ("run_id", "status", "reason", "oracle", "rounds")
 SECTIONS = ("scenario", "summary", "metrics", "cost", "time")
-RESULT_KEYS = (
-    "scenario.hash",
-    "summary.best",
-    "summary.last10",
-    "summary.final",
-    "summary.forgetting",
-)
+RESULTS = tuple(f"summary.{name}" for name in ("best", "last10", "final", "forgetting"))
 # A run directory with one of these files but without a record is unfinished.
 UNFINISHED_MARKERS = {SCENARIO_FILE, CHECKPOINT_FILE}
 
 Row = dict[str, Any]  # one run: its columns of the frame
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -59,12 +50,9 @@ class Runs:
 
         Completed runs are first. Runs on clean labels are left out.
         """
-        found: dict[Any, dict[Any, list[Row]]] = {}
-        for row in [*rows_of(self.done), *rows_of(self.unsuccessful)]:
-            names = row["scale"], row["dataset.name"], row["method.name"]
-            key = frozenset(item for item in row["config"].items() if item[0] != "seed")
-            found.setdefault(names, {}).setdefault(key, []).append(row)
-        return {names: list(rows.values()) for names, rows in found.items()}
+        rows = [*rows_of(self.done), *rows_of(self.unsuccessful)]
+        names = group_by(rows, lambda row: (row["scale"], row["dataset.name"], row["method.name"]))
+        return {key: _by_configuration(members) for key, members in names.items()}
 
 
 def load_runs(directories: Iterable[str | Path]) -> Runs:
@@ -79,7 +67,7 @@ def load_runs(directories: Iterable[str | Path]) -> Runs:
         for run_dir in _run_dirs(directory):
             try:
                 record = read_record(run_dir)
-            except CorruptRecordError as error:
+            except UserError as error:
                 warnings.append(f"{error}; excluded")
                 continue
             if record is None:
@@ -94,15 +82,34 @@ def load_runs(directories: Iterable[str | Path]) -> Runs:
     found = find_references(records[row["run_dir"]] for row in ordered)
     groups: dict[str, list[Row]] = {"done": [], "unsuccessful": [], "references": []}
     for row in ordered:
-        is_done = row["status"] == "done"
+        is_done, references = row["status"] == "done", found.get(row["run_id"])
         if is_reference(records[row["run_dir"]]):
             groups["references"] += [row] * is_done
-        else:
-            row |= _reference_columns(found.get(row["run_id"]))
-            groups["done" if is_done else "unsuccessful"].append(row)
+            continue
+        for labels, record in references._asdict().items() if references else ():
+            row |= {f"reference.{labels}.{x}": getattr(record.summary, x) for x in ACCURACIES}
+        groups["done" if is_done else "unsuccessful"].append(row)
     frames = {name: _frame(members) for name, members in groups.items()}
     warnings += _device_warnings(groups["done"])
     return Runs(**frames, warnings=tuple(warnings), unfinished_dirs=tuple(unfinished))
+
+
+def load_finished_runs(option: str) -> Runs:
+    """The runs of an option `runs=DIR,...`. Prints the warnings; raises if no run is finished."""
+    directories = command.split_dirs(option, must_exist=True)
+    runs = load_runs(directories)
+    command.print_warnings(runs.warnings)
+    if len(runs.done) == 0:
+        raise UserError(f"no completed runs found in {', '.join(directories)}")
+    return runs
+
+
+def group_by(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
+    """Runs with the same key, in order of first occurrence."""
+    groups: dict[Key, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def unfinished_warning(run_dir: Path) -> str:
@@ -129,18 +136,26 @@ def caption_of(rows: Iterable[Row]) -> str:
     )
 
 
-def rows_of(frame: pd.DataFrame, method: str = "") -> list[Row]:
-    """Rows of a frame as dictionaries without missing values, optionally of one method only."""
-    rows = [
+def rows_of(frame: pd.DataFrame) -> list[Row]:
+    """Rows of a frame as dictionaries without missing values."""
+    return [
         # NaN, unequal to itself, marks a missing value of the frame.
         {str(key): value for key, value in row.items() if value is not None and value == value}
         for row in frame.to_dict("records")
     ]
-    return [row for row in rows if method in ("", row["method.name"])]
 
 
 def _hashable(value: Any) -> Any:
-    return tuple(_hashable(entry) for entry in value) if isinstance(value, list) else value
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def _by_configuration(rows: Iterable[Row]) -> list[list[Row]]:
+    """Groups of runs that differ in the seed only."""
+
+    def without_seed(row: Row) -> frozenset[tuple[str, Any]]:
+        return frozenset(item for item in row["config"].items() if item[0] != "seed")
+
+    return list(group_by(rows, without_seed).values())
 
 
 def _run_dirs(directory: Path) -> Iterable[Path]:
@@ -162,15 +177,6 @@ def _row(run_dir: Path, record: Record) -> Row:
     return row | {"run_dir": run_dir, "config": config}
 
 
-def _reference_columns(references: References | None) -> Row:
-    pairs = references._asdict().items() if references else ()
-    return {
-        f"reference.{labels}.{name}": getattr(record.summary, name)
-        for labels, record in pairs
-        for name in ACCURACIES
-    }
-
-
 def _add(rows: dict[str, Row], row: Row) -> list[str]:
     """Add a run to `rows` unless they have it. Completed runs replace others. Returns warnings."""
     run_dir, done = row["run_dir"], row["status"] == "done"
@@ -188,21 +194,22 @@ def _add(rows: dict[str, Row], row: Row) -> list[str]:
 
 def _device_warnings(rows: Iterable[Row]) -> list[str]:
     """One line for each configuration whose seeds ran on different devices or instruction sets."""
-    devices: dict[Any, dict[str, str]] = {}
-    for row in rows:
-        key = tuple(sorted((k, repr(v)) for k, v in row["config"].items() if k != "seed"))
-        name = row.get("time.device.name") or row.get("time.device.type", "cpu")
-        name = f"{name} {row.get('time.device.instruction_set', '')}".strip()
-        devices.setdefault(key, {}).setdefault(name, row["run_id"])
-    mixed = [
-        ", ".join(f"{d} ({i})" for d, i in one.items()) for one in devices.values() if len(one) > 1
-    ]
-    return [f"seeds of one cell ran on different devices: {text}" for text in mixed]
+    warnings = []
+    for seeds in _by_configuration(rows):
+        devices = group_by(seeds, _device)
+        if len(devices) > 1:
+            listed = ", ".join(f"{name} ({runs[0]['run_id']})" for name, runs in devices.items())
+            warnings.append(f"seeds of one cell ran on different devices: {listed}")
+    return warnings
+
+
+def _device(row: Row) -> str:
+    name = row.get("time.device.name") or row.get("time.device.type", "cpu")
+    return f"{name} {row.get('time.device.instruction_set', '')}".strip()
 
 
 def _frame(rows: list[Row]) -> pd.DataFrame:
-    columns = dict.fromkeys([*SCALARS, *CONFIG_TYPES, *RESULT_KEYS, "run_dir", "config"])
-    for row in rows:
-        columns |= dict.fromkeys(row)
+    known = (*SCALARS, *CONFIG_TYPES, "scenario.hash", *RESULTS, "run_dir", "config")
+    columns = dict.fromkeys([*known, *(key for row in rows for key in row)])
     series = {name: pd.Series([row.get(name) for row in rows], dtype=object) for name in columns}
     return pd.DataFrame({name: values.infer_objects() for name, values in series.items()})

@@ -1,9 +1,8 @@
-"""Pivot tables of runs, with paired differences from a baseline and average ranks."""
+"""Runs arranged by two keys of their configuration."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ from benchmarks.config.schema import COMPONENTS, HASHED_SECTIONS
 from benchmarks.records.record import ACCURACIES
 from benchmarks.terminal.command import require_choice
 from methods.core.errors import UserError, invalid, unknown
-from reports.frame.load import rows_of
-from reports.frame.statistics import BySeed, Pairs, Ranking, pair, ranking, supported_best
+from reports.frame.load import Row, group_by, rows_of
+from reports.frame.statistics import BySeed
 
 PERCENTAGES = (*ACCURACIES, "forgetting")  # fractions of the summary, shown in percent
 LOWER_IS_BETTER = ("cost.", "time.", "summary.forgetting")  # prefixes of metrics
@@ -24,15 +23,25 @@ CONFIG_SECTIONS = ("scale", "protocol", "hyperparameters", *COMPONENTS, *HASHED_
 
 @dataclass(frozen=True)
 class Pivot:
-    """Values of a metric by row, column and seed. Accuracies are in percent."""
+    """Runs by row and column. The runs of a cell differ in the seed only."""
 
     rows: str
     cols: str
     metric: str
     row_values: tuple[str, ...]
     col_values: tuple[str, ...]
-    cells: Mapping[tuple[str, str], BySeed]
+    cells: Mapping[tuple[str, str], Sequence[Row]]
     varying: Mapping[str, tuple[str, ...]]  # other keys that differ between cells, with values
+
+    def by_seed(self, row: str, col: str, metric: str = "") -> BySeed:
+        """Values of a cell, by default of the pivot's metric. Accuracies are in percent."""
+        metric = metric or self.metric
+        factor = 100 if is_percentage(metric) else 1
+        runs = [run for run in self.cells.get((row, col), ()) if metric in run]
+        return {(run["seed"], run["scenario.hash"]): factor * float(run[metric]) for run in runs}
+
+    def values(self, row: str, col: str, metric: str = "") -> list[float]:
+        return [*self.by_seed(row, col, metric).values()]
 
     @property
     def in_percent(self) -> bool:
@@ -47,17 +56,11 @@ class Pivot:
     def higher_is_better(self) -> bool:
         return not self.metric.startswith(LOWER_IS_BETTER)
 
-    def values(self, row: str, col: str) -> list[float]:
-        return [*self.cells.get((row, col), {}).values()]
-
     @property
     def complete_columns(self) -> list[str]:
         """Columns in which every row has a result."""
-        return [
-            col
-            for col in self.col_values
-            if all((row, col) in self.cells for row in self.row_values)
-        ]
+        rows = self.row_values
+        return [col for col in self.col_values if all(self.values(row, col) for row in rows)]
 
 
 def select(frame: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
@@ -73,14 +76,14 @@ def select(frame: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
     return frame
 
 
-def matches_filter(row: Mapping[str, Any], key: str, wanted: str) -> bool:
+def matches_filter(row: Row, key: str, wanted: str) -> bool:
     """True if the run has one of the values, or its method has no such parameter."""
     is_absent = key.startswith("method.") and key not in row["config"]
     return is_absent or format_value(row.get(key)) in wanted.split(",")
 
 
 def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
-    """Arrange the runs by two keys. The runs of one cell may differ in their seeds only."""
+    """Arrange the runs by two keys."""
     for option, key in (("rows", rows), ("cols", cols)):
         if key not in frame:
             require_choice(option, key, _config_keys(frame))
@@ -88,45 +91,19 @@ def pivot(frame: pd.DataFrame, rows: str, cols: str, metric: str) -> Pivot:
     if rows == cols:
         raise invalid("cols", cols, "another key than rows")
     varying = _check_comparable(frame, rows, cols)
-    factor = 100 if is_percentage(metric) else 1
-    cells: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
-    for row in rows_of(frame):
-        if metric in row:
-            cell = (format_value(row.get(rows)), format_value(row.get(cols)))
-            run = (row["seed"], row["scenario.hash"])
-            cells.setdefault(cell, {})[run] = factor * float(row[metric])
+    runs = rows_of(frame)
+    cells = group_by(runs, lambda run: (format_value(run.get(rows)), format_value(run.get(cols))))
     row_values, col_values = _distinct(frame[rows]), _distinct(frame[cols])
     return Pivot(rows, cols, metric, row_values, col_values, cells, varying)
 
 
-def paired(table: Pivot, baseline: str) -> dict[tuple[str, str], Pairs]:
-    """Differences of every cell from the baseline's cell in the same column."""
-    require_choice("baseline", baseline, table.row_values)
-    return {
-        (row, col): pair(table.cells[row, col], table.cells.get((baseline, col), {}))
-        for row in table.row_values
-        for col in table.col_values
-        if row != baseline and (row, col) in table.cells
-    }
+def reference_accuracies(runs: Sequence[Row], name: str) -> list[list[float]]:
+    """An accuracy of each run and of its references on given and on clean labels, if it has both.
 
-
-def supported_cells(table: Pivot) -> set[tuple[str, str]]:
-    """Cells that are better than all others of their column, as in `supported_best`."""
-    groups = [
-        {key: runs for key, runs in table.cells.items() if key[1] == col}
-        for col in dict.fromkeys(col for _, col in table.cells)
-    ]
-    return supported_best(groups, table.higher_is_better)
-
-
-def ranked(table: Pivot) -> tuple[Ranking | None, tuple[str, ...]]:
-    """Rank the rows by their means over the complete columns. Also returns the other columns."""
-    complete = table.complete_columns
-    excluded = tuple(col for col in table.col_values if col not in complete)
-    if not complete or len(table.row_values) < 2:
-        return None, excluded
-    means = [[fmean(table.values(row, col)) for row in table.row_values] for col in complete]
-    return ranking(means, table.higher_is_better), excluded
+    This is the input of `statistics.damage_repaired`.
+    """
+    keys = [f"{section}.{name}" for section in ("summary", "reference.given", "reference.clean")]
+    return [[run[key] for key in keys] for run in runs if all(key in run for key in keys)]
 
 
 def is_percentage(metric: str) -> bool:
@@ -137,13 +114,8 @@ def is_percentage(metric: str) -> bool:
 
 def metrics(frame: pd.DataFrame) -> list[str]:
     """Numeric columns that are results."""
-    return [
-        key
-        for key in map(str, frame)
-        if key.startswith(METRIC_SECTIONS)
-        and pd.api.types.is_numeric_dtype(frame[key])
-        and not pd.api.types.is_bool_dtype(frame[key])
-    ]
+    numeric = frame.select_dtypes("number").columns
+    return [key for key in map(str, numeric) if key.startswith(METRIC_SECTIONS)]
 
 
 def format_value(value: Any) -> str:
@@ -158,10 +130,10 @@ def format_value(value: Any) -> str:
 def _distinct(series: "pd.Series[Any]") -> tuple[str, ...]:
     """Distinct values as text: numbers by size, strings alphabetically, null last."""
     values = {format_value(value): value for value in series}
-    rest = {label: value for label, value in values.items() if label != "null"}
-    numeric = all(isinstance(value, Real) for value in rest.values())
-    labels = sorted(rest, key=lambda label: rest[label] if numeric else label)
-    return (*labels, *(label for label in values if label == "null"))
+    numeric = all(isinstance(value, Real) for label, value in values.items() if label != "null")
+    return tuple(
+        sorted(values, key=lambda label: (label == "null", values[label] if numeric else label))
+    )
 
 
 def _config_keys(frame: pd.DataFrame) -> list[str]:
@@ -192,8 +164,5 @@ def _check_comparable(frame: pd.DataFrame, rows: str, cols: str) -> dict[str, tu
                 f" select one with {key}={values[0]}, or use {key} as rows= or cols="
             )
     sections = [key.partition(".")[0] for key in (rows, cols)]
-    return {
-        key: tuple(sorted(texts[key].unique()))
-        for key in keys
-        if key.partition(".")[0] not in sections and texts[key].nunique() > 1
-    }
+    other_keys = [key for key in keys if key.partition(".")[0] not in sections]
+    return {key: tuple(sorted(set(texts[key]))) for key in other_keys if texts[key].nunique() > 1}

@@ -13,7 +13,7 @@ with one number per seed. Further leading axes, such as bootstrap resamples, are
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Any, TypeVar
 
@@ -38,12 +38,11 @@ def sample_std(values: Sequence[float]) -> float | None:
 
 def bootstrap_interval(
     values: Sequence[float], resamples: int = 10_000, **options: Any
-) -> tuple[float, float] | None:
-    """Percentile bootstrap interval of the mean; None for a single value."""
-    interval = stratified_interval(
-        lambda scores: np.asarray(scores[0]).mean(axis=-1), [values], resamples=resamples, **options
+) -> tuple[Array, ...]:
+    """Percentile bootstrap interval of the mean; empty for a single value."""
+    return stratified_interval(
+        lambda scores: scores[0].mean(axis=-1), [values], resamples=resamples, **options
     )
-    return None if interval is None else (float(interval[0]), float(interval[1]))
 
 
 def stratified_interval(
@@ -52,14 +51,14 @@ def stratified_interval(
     confidence: float = 1 - SIGNIFICANCE_LEVEL,
     resamples: int = 2000,
     seed: int = 0,
-) -> tuple[Array, Array] | None:
-    """Percentile bootstrap interval. Seeds are resampled within each setting and method.
+) -> tuple[Array, ...]:
+    """Ends of a percentile bootstrap interval. Seeds are resampled within each setting and method.
 
-    `statistic` takes the scores of each method. None if a setting has a single seed.
+    `statistic` takes the scores of each method. Empty if a setting has a single seed.
     """
     samples = [np.asarray(seeds, dtype=float) for scores in methods for seeds in scores]
     if min(map(len, samples)) < 2:
-        return None
+        return ()
     size = len(samples) // len(methods)
 
     def of_samples(*data: Array, axis: int) -> Array:
@@ -124,33 +123,6 @@ def sign_flip_test(differences: Sequence[float], seed: int = 0, flips: int = 100
     return float((1 + (np.abs(signs @ data) >= observed).sum()) / (1 + flips))
 
 
-def smallest_p(pairs: int) -> float:
-    """Smallest p-value of both exact tests: all signs agree, 2 of 2^n cases."""
-    return min(1.0, 2.0 ** (1 - pairs))
-
-
-def pairs_needed(level: float = SIGNIFICANCE_LEVEL) -> int:
-    """Smallest number of pairs that can give a p-value of at most `level`."""
-    return math.ceil(math.log2(2 / level))
-
-
-def describe_test(
-    differences: Sequence[float], corrected_p: float | None = None, comparisons: int = 1
-) -> str:
-    """Result of the sign-flip test in words, by its p-value corrected for all comparisons."""
-    count, level = len(differences), SIGNIFICANCE_LEVEL
-    if count == 0:
-        return "no paired seeds"
-    p = sign_flip_test(differences) if corrected_p is None else corrected_p
-    if p <= level:
-        direction = "higher" if fmean(differences) > 0 else "lower"
-        return f"{direction} than the baseline (p = {p:.2g}, {count} pairs)"
-    smallest = min(1.0, comparisons * smallest_p(count))
-    if smallest <= level:
-        return f"no significant difference (p = {p:.2g}, {count} pairs)"
-    return f"not enough seeds: {count} of at least {pairs_needed(level / comparisons)}"
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values corrected for the number of tests (Holm, Scand. J. Statistics 6, 1979)."""
     values = np.asarray(p_values, dtype=float)
@@ -169,10 +141,22 @@ def corrected_tests(paired: Mapping[Key, Pairs]) -> dict[Key, tuple[float, str]]
     differences = {key: [*pairs.differences.values()] for key, pairs in paired.items()}
     tested = {key: sign_flip_test(values) for key, values in differences.items() if values}
     corrected = dict(zip(tested, holm([*tested.values()]), strict=True))
-    return {
-        key: (corrected.get(key, 1.0), describe_test(values, corrected.get(key), len(corrected)))
-        for key, values in differences.items()
-    }
+    results = dict.fromkeys(paired, (1.0, "no paired seeds"))
+    for key, p in corrected.items():
+        results[key] = p, _describe_test(differences[key], p, len(corrected))
+    return results
+
+
+def _describe_test(differences: Sequence[float], p: float, comparisons: int) -> str:
+    """Result in words. The smallest p-value of n pairs is 2 / 2^n: all signs agree."""
+    count, level = len(differences), SIGNIFICANCE_LEVEL / comparisons
+    if p <= SIGNIFICANCE_LEVEL:
+        direction = "higher" if fmean(differences) > 0 else "lower"
+        return f"{direction} than the baseline (p = {p:.2g}, {count} pairs)"
+    needed = math.ceil(math.log2(2 / level))
+    if count < needed:
+        return f"not enough seeds: {count} of at least {needed}"
+    return f"no significant difference (p = {p:.2g}, {count} pairs)"
 
 
 def supported_best(
@@ -228,7 +212,7 @@ class Repair:
     """Share of the damage by label noise that a method repairs."""
 
     share: float
-    interval: tuple[float, float] | None  # 95 %; None for a single seed
+    interval: tuple[float, ...]  # 95 %; empty for a single seed
 
 
 def damage_repaired(settings: Sequence[Sequence[Sequence[float]]]) -> Repair | None:
@@ -254,9 +238,9 @@ def damage_repaired(settings: Sequence[Sequence[Sequence[float]]]) -> Repair | N
     seeds = [np.arange(len(runs)) for runs in settings]
     share, damage = share_and_damage(seeds)
     ends = stratified_interval(share_and_damage, seeds)
-    if min(damage, damage if ends is None else ends[0][1]) <= 0:
+    if min([damage, *(end_of_damage for _, end_of_damage in ends)]) <= 0:
         return None
-    return Repair(float(share), None if ends is None else (float(ends[0][0]), float(ends[1][0])))
+    return Repair(float(share), tuple(float(end_of_share) for end_of_share, _ in ends))
 
 
 @dataclass(frozen=True)
@@ -265,41 +249,31 @@ class Ranking:
 
     ranks: tuple[float, ...]  # one per method
     num_settings: int
-    chi_square: float | None  # None: fewer than two settings or methods, or all tied
-    p: float | None
-    critical_difference: float | None
+    chi_square: float | None = None  # None: fewer than two settings or methods, or all tied
+    p: float | None = None
+    critical_difference: float | None = None
 
 
-def ranking(
-    table: Sequence[Sequence[float]],
-    higher_is_better: bool = True,
-    level: float = SIGNIFICANCE_LEVEL,
-) -> Ranking:
+def ranking(table: Sequence[Sequence[float]], higher_is_better: bool = True) -> Ranking:
     """Rank the methods. `table` has one row per setting and one number per method."""
     values = np.asarray(table, dtype=float)
     num_settings, num_methods = values.shape
     ranks = stats.rankdata(-values if higher_is_better else values, axis=1)
     average = ranks.mean(axis=0)
+    found = Ranking(tuple(average.tolist()), num_settings)
     # Friedman's statistic with correction for ties: variation between methods over all variation.
     # scipy.stats.friedmanchisquare gives the same value but rejects fewer than three methods.
     total = ((ranks - (num_methods + 1) / 2) ** 2).sum()
     if num_settings < 2 or num_methods < 2 or total == 0:
-        return Ranking(tuple(average.tolist()), num_settings, None, None, None)
+        return found
     between = num_settings * ((average - (num_methods + 1) / 2) ** 2).sum()
     chi_square = float(num_settings * (num_methods - 1) * between / total)
     p = float(stats.chi2.sf(chi_square, num_methods - 1))
-    return Ranking(
-        tuple(average.tolist()),
-        num_settings,
-        chi_square,
-        p,
-        critical_difference(num_methods, num_settings, level),
-    )
+    difference = critical_difference(num_methods, num_settings)
+    return replace(found, chi_square=chi_square, p=p, critical_difference=difference)
 
 
-def critical_difference(
-    num_methods: int, num_settings: int, level: float = SIGNIFICANCE_LEVEL
-) -> float:
-    """Nemenyi's critical difference of average ranks at `level`."""
-    q = stats.studentized_range.ppf(1 - level, num_methods, np.inf) / math.sqrt(2)
+def critical_difference(num_methods: int, num_settings: int) -> float:
+    """Nemenyi's critical difference of average ranks."""
+    q = stats.studentized_range.ppf(1 - SIGNIFICANCE_LEVEL, num_methods, np.inf) / math.sqrt(2)
     return float(q * math.sqrt(num_methods * (num_methods + 1) / (6 * num_settings)))

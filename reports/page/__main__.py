@@ -86,17 +86,12 @@ def take_snapshot(directories: Sequence[str]) -> Snapshot:
 
 
 def update(
-    directories: Sequence[str],
-    out: Path,
-    accuracy: str = DEFAULTS["accuracy"],
-    interval: float = 0,
-    printed: set[str] | None = None,
+    directories: Sequence[str], out: Path, accuracy: str, interval: float, printed: set[str]
 ) -> None:
     """Write the page and print warnings that are not in `printed`, which grows by them.
 
     An open page reloads every `interval` seconds; 0 disables this.
     """
-    printed = set() if printed is None else printed
     data, warnings = build_page_data(directories, accuracy)
     command.print_warnings(line for line in warnings if line not in printed)
     printed.update(warnings)

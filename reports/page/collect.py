@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,8 @@ from reports.tables.comparison import comparison_table
 from reports.tables.rendering import html
 from reports.tables.results import collect_results
 
-MAX_POINTS = 60_000  # of all curves together
+MAX_POINTS = 40_000  # of all curves together
 MIN_CURVE_POINTS, MAX_CURVE_POINTS = 60, 400
-COSTS = (
-    "queries", "models_down", "models_up", "bytes_down", "bytes_up", "samples_trained",
-    "samples_scored", "dropped_models",
-)  # fmt: skip
-TIMES = ("seconds_method", "seconds_evaluation", "peak_memory_mb", "executor", "workers")
 CANVAS_DASHES = {"-": [], "--": [8, 4], "-.": [8, 3, 2, 3], ":": [2, 3]}
 # The directories of a path. A slash after < closes an HTML element.
 DIRECTORY = r"(?:[^\s/\\:'\"<>]+[/\\])"
@@ -119,10 +114,13 @@ def _run_data(row: load.Row) -> dict[str, Any]:
         "reason": row["reason"],
         **{name: row.get(f"summary.{name}") for name in summary},
         "rounds": row.get("rounds"),
-        "participations": row.get("cost.participations"),
-        "cost": {name: row[f"cost.{name}"] for name in COSTS if f"cost.{name}" in row},
-        "time": {name: row[f"time.{name}"] for name in TIMES if f"time.{name}" in row},
+        "cost": _section(row, "cost."),
+        "time": _section(row, "time."),
     }
+
+
+def _section(row: load.Row, prefix: str) -> dict[str, Any]:
+    return {key.removeprefix(prefix): row[key] for key in row if key.startswith(prefix)}
 
 
 def _read_files(
@@ -133,26 +131,24 @@ def _read_files(
     Equal scenarios are stored once: `scenarios` maps their JSON text to an index.
     """
     run_dir, is_done = row["run_dir"], row["status"] == "done"
-    scenario: dict[str, Any] = {
-        "hash": row.get("scenario.hash"),
-        "convention": row.get("scenario.noise_convention"),
-        "noise_rate": row.get("scenario.noise_rate"),
-    }
-    found: dict[str, Any] = {"scenario": scenario}
-    if is_done:
-        record = read_record(run_dir)
-        found["confusion"] = traces.confusion(record and record.confusion)
-    for file in (CURVE_FILE, SCENARIO_FILE):
-        if not is_done and not (run_dir / file).exists():
-            continue
+
+    def read(file: str, reader: Callable[[Path], Any]) -> Any:
         try:
-            if file == CURVE_FILE:
-                found["curve"] = traces.curve(read_curve(run_dir), max_points)
-            else:
-                text = json.dumps(traces.scenario(read_scenario(run_dir)))
-                scenario["index"] = scenarios.setdefault(text, len(scenarios))
+            return reader(run_dir) if is_done or (run_dir / file).exists() else None
         except UserError as error:
             warnings.append(str(error))
+
+    names = {"hash": "hash", "convention": "noise_convention", "noise_rate": "noise_rate"}
+    found: dict[str, Any] = {
+        "scenario": {name: row.get(f"scenario.{key}") for name, key in names.items()}
+    }
+    if record := read_record(run_dir) if is_done else None:
+        found["confusion"] = traces.confusion(record.confusion)
+    if (frame := read(CURVE_FILE, read_curve)) is not None:
+        found["curve"] = traces.curve(frame, max_points)
+    if (arrays := read(SCENARIO_FILE, read_scenario)) is not None:
+        text = json.dumps(traces.scenario(arrays))
+        found["scenario"]["index"] = scenarios.setdefault(text, len(scenarios))
     return found
 
 

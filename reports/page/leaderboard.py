@@ -10,9 +10,9 @@ from benchmarks.records.record import ACCURACIES
 from reports.figures import select
 from reports.figures.select import SETTING_SECTIONS, VARIANT_SECTIONS, Setting, settings
 from reports.frame import statistics as stats
-from reports.frame.load import Row, caption_of
+from reports.frame.load import Row, caption_of, group_by
+from reports.frame.pivot import reference_accuracies
 from reports.page.rerun import rerun, to_override_value
-from reports.tables.rendering import with_greek_letters
 
 BASELINE = "fedavg"
 # Columns besides accuracies: name on the page, column of the frame, factor.
@@ -33,10 +33,15 @@ def group_runs(rows: Sequence[Row]) -> dict[Setting, Variants]:
 
     The evaluation interval is part of the setting: more evaluations give a higher best accuracy.
     """
-    groups: dict[Setting, dict[Setting, list[Row]]] = {}
-    for row in sorted(rows, key=lambda row: (row["seed"], row["run_id"])):
-        setting = (("scale", row["scale"]), *settings(row, (*SETTING_SECTIONS, "evaluate")))
-        groups.setdefault(setting, {}).setdefault(settings(row, VARIANT_SECTIONS), []).append(row)
+
+    def setting_of(row: Row) -> Setting:
+        return (("scale", row["scale"]), *settings(row, (*SETTING_SECTIONS, "evaluate")))
+
+    ordered = sorted(rows, key=lambda row: (row["seed"], row["run_id"]))
+    groups = {
+        setting: group_by(members, lambda row: settings(row, VARIANT_SECTIONS))
+        for setting, members in group_by(ordered, setting_of).items()
+    }
     order = sorted(groups, key=lambda setting: (-len(groups[setting]), setting))
     return {setting: groups[setting] for setting in order}
 
@@ -49,18 +54,22 @@ def stable_id(*parts: Any) -> str:
 def describe_settings(groups: Mapping[Setting, Variants]) -> list[dict[str, Any]]:
     """The filter values of each setting. `also` lists keys that distinguish equal descriptions."""
     described: list[dict[str, Any]] = []
-    for members in groups.values():
-        row = next(iter(members.values()))[0]
-        labels = {name: _label(row, name) for name in ("dataset", "model", "partition", "noise")}
-        budget = row["budget.participations"]
-        config = row["config"]
-        cohort, total = config.get("federation.clients_per_round"), config["federation.num_clients"]
-        clients, choices = f"{cohort} of {total}", caption_of(rows[0] for rows in members.values())
-        described.append({"scale": row["scale"], **labels, "budget": budget, "clients": clients})
-        described[-1]["protocol"] = choices
     similar: dict[str, list[dict[str, str]]] = {}
-    for setting, description in zip(groups, described, strict=True):
-        similar.setdefault(str(description), []).append(dict(setting))
+    for setting, variants in groups.items():
+        first = next(iter(variants.values()))[0]
+        config = first["config"]
+        cohort, total = config.get("federation.clients_per_round"), config["federation.num_clients"]
+        names = ("dataset", "model", "partition", "noise")
+        described.append(
+            {
+                "scale": first["scale"],
+                **{name: select.section_label(first, name) for name in names},
+                "budget": first["budget.participations"],
+                "clients": f"{cohort} of {total}",
+                "protocol": caption_of(rows[0] for rows in variants.values()),
+            }
+        )
+        similar.setdefault(str(described[-1]), []).append(dict(setting))
     for setting, description in zip(groups, described, strict=True):
         others = similar[str(description)]
         distinct = [
@@ -153,13 +162,11 @@ def is_reference(variant: Setting) -> bool:
 
 def _repaired(rows: Sequence[Row], accuracy: str) -> dict[str, Any] | None:
     """Damage repaired in percent, over the seeds with reference runs."""
-    keys = [f"{part}.{accuracy}" for part in ("summary", "reference.given", "reference.clean")]
-    runs = [[row[key] for key in keys] for row in rows if all(key in row for key in keys)]
-    found = stats.damage_repaired([runs])
+    found = stats.damage_repaired([reference_accuracies(rows, accuracy)])
     if found is None:
         return None
-    ends = found.interval and [round(100 * end, 2) for end in found.interval]
-    return {"share": round(100 * found.share, 2), "interval": ends}
+    interval = [round(100 * end, 2) for end in found.interval] or None
+    return {"share": round(100 * found.share, 2), "interval": interval}
 
 
 def _mean(values: Sequence[float | None], factor: float = 1, digits: int = 4) -> float | None:
@@ -178,8 +185,3 @@ def _by_seed(rows: Sequence[Row], name: str) -> stats.BySeed:
         for row in rows
         if row["status"] == "done" and f"summary.{name}" in row
     }
-
-
-def _label(row: Row, section: str) -> str:
-    name, numbers = row[f"{section}.name"], with_greek_letters(select.numeric_params(row, section))
-    return f"{name} ({numbers})" if numbers else str(name)

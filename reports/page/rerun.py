@@ -10,7 +10,7 @@ from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from benchmarks.config.schema import component_registries
 from methods.core.errors import UserError
 from methods.core.params import data_file_names
-from reports.tables.matching import ABSENT, CELL_SECTIONS, compose_flat, differences, in_sections
+from reports.tables.matching import ABSENT, CELL_SECTIONS, compose_flat, in_sections
 
 UNQUOTED = re.compile(r"[\w./+-]+")
 
@@ -51,11 +51,12 @@ def rerun(config: Mapping[str, Any], scale: str) -> Rerun:
     except UserError:
         default, changed = {}, {}
         groups = [*dict.fromkeys([*groups, *choices.values()])]
-    found = differences(
-        own,
-        default,
-        lambda key: key in own and key not in choices and not key.endswith((".name", ".content")),
-    )
+    found = {
+        key: (value, default.get(key, ABSENT))
+        for key, value in own.items()
+        if key not in choices and not key.endswith((".name", ".content"))
+    }
+    found = {key: (value, preset) for key, (value, preset) in found.items() if value != preset}
     values = [f"{key}={to_override_value(value)}" for key, (value, _) in found.items()]
     values += [f"labels={config['labels']}"] if "labels" in config else []
     values += file_arguments(own)

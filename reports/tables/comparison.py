@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from itertools import product
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from benchmarks.records.record import ACCURACIES, TESTED
 from reports.frame.statistics import SIGNIFICANCE_LEVEL, supported_best
@@ -60,31 +60,20 @@ def comparison_table(results: Results) -> rendering.ReportTable:
 
 
 def comparison_csv(results: Results) -> str:
-    """One line per table cell, with unrounded numbers."""
+    """One line per table cell."""
     table, lines = results.table, []
     for cell in table.cells:
         key = (cell.row, cell.column)
         found = results.cell(key)
-        lines.append(
-            {
-                "table": table.name,
-                "scale": results.scale,
-                "row": cell.row,
-                "column": cell.column,
-                "method": cell.method,
-                "metric": results.metric,
-                "reproduced": _round6(found.value),
-                "reproduced_std": _round6(found.std),
-                "seeds": " ".join(map(str, found.values)),
-                "num_runs": found.num_runs if key in results.cells else None,
-                "published": cell.value,
-                "published_std": cell.std,
-                "difference": _round6(_difference(found, cell)),
-                "reproduced_ratio": _round6(_ratio(results, key)),
-                "published_ratio": cell.ratio,
-                "notes": " ".join(filter(None, (cell.note, *found.notes))),
-            }
-        )
+        line: dict[str, Any] = {"table": table.name, "scale": results.scale}
+        line |= {"row": cell.row, "column": cell.column, "method": cell.method}
+        line |= {"metric": results.metric, "reproduced": found.value, "reproduced_std": found.std}
+        line |= {"seeds": " ".join(map(str, found.values))}
+        line |= {"num_runs": found.num_runs if key in results.cells else None}
+        line |= {"published": cell.value, "published_std": cell.std}
+        line |= {"difference": _difference(found, cell)}
+        line |= {"reproduced_ratio": _ratio(results, key), "published_ratio": cell.ratio}
+        lines.append(line | {"notes": " ".join(filter(None, (cell.note, *found.notes)))})
     return rendering.to_csv(lines)
 
 
@@ -203,12 +192,6 @@ def _difference(found: ReproducedCell, cell: Cell) -> float | None:
 
 def _ratio(results: Results, key: CellKey) -> float | None:
     """Cost of a cell divided by the cost of the table's reference row in the same column."""
-    base, value = (
-        results.cell((results.table.ratio_to or "", key[1])).value,
-        results.cell(key).value,
-    )
+    base = results.cell((results.table.ratio_to or "", key[1])).value
+    value = results.cell(key).value
     return value / base if base and value is not None else None
-
-
-def _round6(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)

@@ -18,12 +18,11 @@ from benchmarks.config import experiments
 from benchmarks.config.compose import compose_run
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
 from methods.core.errors import UserError
-from reports.frame.load import Row, Runs, flatten
+from reports.frame.load import Row, Runs, flatten, group_by
 from reports.published.tables import PublishedTable, load_table, table_names
 
 CellKey = tuple[str, str]  # row label, column label
 FlatConfig = Mapping[str, Any]
-RunConditions = tuple[tuple[str, str], ...]
 ABSENT = "absent"
 # Equal at every scale
 CELL_SECTIONS = ("protocol", "hyperparameters", "dataset", "method", "noise", "partition", "oracle")
@@ -46,20 +45,20 @@ def match(
     found_names = {names[1:] for names in runs.configurations if names[0] == scale}
     more = [f"hyperparameters={hyperparameters}"] if hyperparameters else []
     overrides = {
-        (row.label, column.label): (*table.overrides(row.label, column.label, scale), *more)
-        for row in table.rows
-        for column in table.columns
-        if table.cell(row.label, column.label).method
+        (cell.row, cell.column): (*table.overrides(cell.row, cell.column, scale), *more)
+        for cell in table.cells
+        if cell.method and cell.column != table.average
     }
     configs, warnings = _compose_cells(table.name, overrides, found_names, scale)
     distinguishing = _distinguishing_keys(configs)
     varied = _varied_keys(table) | _varied_cell_keys()
     found: dict[CellKey, Match] = {}
     near_misses: Counter[str] = Counter()
+    strict = ("model", "train", "federation", "budget") if scale == "paper" else ()
+    sections = (*CELL_SECTIONS, *strict)
     for key, config in configs.items():
-        is_required = _required_key_filter(scale, distinguishing[key])
         for seeds in runs.configurations[scale, *_names(overrides[key])]:
-            different = differences(seeds[0]["config"], config, is_required)
+            different = differences(seeds[0]["config"], config, sections, distinguishing[key])
             done = [run for run in seeds if run["status"] == "done"]
             if not different:
                 if key not in found:
@@ -95,14 +94,20 @@ def _compose_flat(conf_dir: Path, overrides: tuple[str, ...]) -> FlatConfig:
 
 
 def differences(
-    config: FlatConfig, other: FlatConfig, is_compared: Callable[[str], bool]
+    config: FlatConfig, other: FlatConfig, sections: Sequence[str], keys: Container[str] = ()
 ) -> dict[str, tuple[Any, Any]]:
-    """Compared keys that differ, with both values. Unknown content of data does not differ."""
+    """Keys of some sections, and some other keys, that differ, with both values.
+
+    Unknown content of data does not differ.
+    """
     unknown = {key for key in {*config} ^ {*other} if key.endswith(".content")}
-    keys = [key for key in dict.fromkeys([*other, *config]) if is_compared(key)]
-    keys = [key for key in keys if key not in unknown]
-    pairs = {key: (config.get(key, ABSENT), other.get(key, ABSENT)) for key in keys}
-    return {key: (one, two) for key, (one, two) in pairs.items() if one != two}
+    found = {}
+    for key in dict.fromkeys([*other, *config]):
+        is_compared = key.partition(".")[0] in sections or key in keys
+        values = config.get(key, ABSENT), other.get(key, ABSENT)
+        if is_compared and key not in unknown and values[0] != values[1]:
+            found[key] = values
+    return found
 
 
 def in_sections(*sections: str) -> Callable[[str], bool]:
@@ -137,19 +142,9 @@ def _names(overrides: Sequence[str]) -> tuple[str, str]:
     return values["dataset"], values["method"]
 
 
-def _required_key_filter(scale: str, distinguishing: frozenset[str]) -> Callable[[str], bool]:
-    """A filter for keys that must be equal in a run and a cell."""
-    more = ("model", "train", "federation", "budget") if scale == "paper" else ()
-    in_required = in_sections(*CELL_SECTIONS, *more)
-    return lambda key: in_required(key) or key in distinguishing
-
-
 def _distinguishing_keys(configs: Mapping[CellKey, FlatConfig]) -> dict[CellKey, frozenset[str]]:
     """Scale-dependent keys that differ between cells of equal dataset, method, noise, partition."""
-    in_cell_sections, scale_dependent = (
-        in_sections(*CELL_SECTIONS),
-        in_sections(*SCALE_DEPENDENT_SECTIONS),
-    )
+    in_cell_sections = in_sections(*CELL_SECTIONS)
     families: dict[Any, list[CellKey]] = defaultdict(list)
     for key, config in configs.items():
         family = frozenset(item for item in config.items() if in_cell_sections(item[0]))
@@ -160,7 +155,7 @@ def _distinguishing_keys(configs: Mapping[CellKey, FlatConfig]) -> dict[CellKey,
             name
             for one in members
             for two in members
-            for name in differences(configs[one], configs[two], scale_dependent)
+            for name in differences(configs[one], configs[two], SCALE_DEPENDENT_SECTIONS)
         )
         found |= dict.fromkeys(members, keys)
     return found
@@ -188,21 +183,20 @@ def _keep_one_configuration(entry: Match) -> None:
         return
     may_differ = in_sections(*SCALE_DEPENDENT_SECTIONS)
 
-    def conditions(run: Row) -> RunConditions:
+    def conditions(run: Row) -> tuple[tuple[str, str], ...]:
         values = run["config"].items()
         return tuple(sorted((key, str(value)) for key, value in values if may_differ(key)))
 
-    counts = Counter(map(conditions, entry.done))
+    groups = group_by(entry.done, conditions)
 
-    def order(run: Row) -> tuple[int, int, int, RunConditions]:
-        config, own = run["config"], conditions(run)
-        distance = len(differences(config, entry.paper, may_differ))
-        return distance, -counts[own], -int(config["budget.participations"]), own
+    def order(own: tuple[tuple[str, str], ...]) -> tuple[Any, ...]:
+        config = groups[own][0]["config"]
+        distance = len(differences(config, entry.paper, SCALE_DEPENDENT_SECTIONS))
+        return distance, -len(groups[own]), -config["budget.participations"], own
 
-    chosen = conditions(min(entry.done, key=order))
-    entry.num_excluded = len(entry.done) - counts[chosen]
-    kept = [run for run in entry.done if conditions(run) == chosen]
-    entry.done = sorted(kept, key=lambda run: int(run["seed"]))
+    chosen = min(groups, key=order)
+    entry.num_excluded = len(entry.done) - len(groups[chosen])
+    entry.done = sorted(groups[chosen], key=lambda run: int(run["seed"]))
     entry.unsuccessful = [run for run in entry.unsuccessful if conditions(run) == chosen]
 
 

@@ -14,21 +14,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 DASH = "–"
 GREEK = {
-    "rho": "ρ",
-    "tau": "τ",
-    "alpha": "α",
-    "beta": "β",
-    "gamma": "γ",
-    "theta": "θ",
-    "pi": "π",
-    "mu2": "μ₂",
-}
+    "rho": "ρ", "tau": "τ", "alpha": "α", "beta": "β", "gamma": "γ", "theta": "θ", "pi": "π",
+    "epsilon": "ε", "mu2": "μ₂",
+}  # fmt: skip
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "±": r"\,$\pm$\,", DASH: "--", "×": r"$\times$", "<": "$<$", ">": "$>$",
     "ρ": r"$\rho$", "τ": r"$\tau$", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$",
-    "θ": r"$\theta$", "π": r"$\pi$", "μ": r"$\mu$", "₁": r"$_1$", "₂": r"$_2$", "₃": r"$_3$",
+    "θ": r"$\theta$", "ε": r"$\epsilon$", "π": r"$\pi$", "μ": r"$\mu$",
+    "₁": r"$_1$", "₂": r"$_2$", "₃": r"$_3$",
 }  # fmt: skip
 
 
@@ -95,9 +90,9 @@ class Section:
     """A titled table without groups, and notes below it."""
 
     title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str]
 
 
 @dataclass
@@ -133,17 +128,18 @@ def letters(index: int) -> str:
 
 
 def to_csv(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Lines with the same keys as CSV. None is empty."""
-    return pd.DataFrame(lines, dtype=object).to_csv(index=False, lineterminator="\n")
+    """Lines with the same keys as CSV, numbers with at most six decimals. None is empty."""
+    rounded = [
+        {key: round(value, 6) if isinstance(value, float) else value for key, value in line.items()}
+        for line in lines
+    ]
+    return pd.DataFrame(rounded, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def with_greek_letters(text: str) -> str:
     """A heading with names of Greek letters and indices replaced by their symbols."""
-    text = re.sub(
-        r"(?<![A-Za-z])(" + "|".join(GREEK) + r")(?![A-Za-z0-9])",
-        lambda found: GREEK[found.group()],
-        text,
-    )
+    names = rf"(?<![A-Za-z])({'|'.join(GREEK)})(?![A-Za-z0-9])"
+    text = re.sub(names, lambda found: GREEK[found.group()], text)
     return re.sub(r"\bT_([123])\b", lambda found: "T" + "₁₂₃"[int(found.group(1)) - 1], text)
 
 
@@ -166,9 +162,9 @@ def latex(table: ReportTable) -> str:
     return _LATEX.get_template("table.tex.jinja").render(table=table)
 
 
-def latex_document(table: ReportTable, fragment: str) -> str:
+def latex_document(table: ReportTable) -> str:
     """A LaTeX document that inputs the fragment, on paper large enough for every table."""
-    return _LATEX.get_template("document.tex.jinja").render(table=table, fragment=fragment)
+    return _LATEX.get_template("document.tex.jinja").render(table=table)
 
 
 def html(table: ReportTable) -> str:

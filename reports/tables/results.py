@@ -1,7 +1,7 @@
 """Reproduced values of a published table, with differences from the paper's configuration."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from benchmarks.config.experiments import SCALE_DEPENDENT_SECTIONS
@@ -11,16 +11,10 @@ from methods.core.errors import UserError
 from reports.frame.load import Row, Runs, caption_of
 from reports.frame.statistics import sample_std
 from reports.published.tables import PublishedTable
-from reports.tables.matching import CellKey, Match, differences, in_sections, match
+from reports.tables.matching import CellKey, Match, differences, match
 
 TOLERANCE = 1e-9
-SECTION_TITLES = {
-    "model": "Model",
-    "train": "Training",
-    "federation": "Federation",
-    "budget": "Budget",
-    "evaluate": "Evaluation",
-}
+SECTION_TITLES = {"train": "Training", "evaluate": "Evaluation"}  # others have their own name
 
 
 @dataclass(frozen=True)
@@ -50,15 +44,10 @@ class Results:
 
     table: PublishedTable
     scale: str
+    metric: str  # of the reproduced cells
     cells: Mapping[CellKey, ReproducedCell]  # only cells with a run
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     caption: str = ""  # protocols and hyperparameters of the runs
-    accuracy: str = ""  # of the reproduced cells, if it is not that of the published table
-
-    @property
-    def metric(self) -> str:
-        """Metric of the reproduced cells."""
-        return self.accuracy or self.table.metric
 
     def cell(self, key: CellKey) -> ReproducedCell:
         """A reproduced cell; without values if it has no run."""
@@ -74,20 +63,20 @@ def collect_results(
     hyperparameters of the scale, or `hyperparameters`.
     """
     matches, warnings = match(table, runs, scale, hyperparameters)
-    results = Results(table, scale, {}, (), "", "" if table.target is not None else accuracy)
+    metric = accuracy if accuracy and table.target is None else table.metric
     cells = {
-        key: _reproduced_cell(table, results.metric, found, warnings)
-        for key, found in matches.items()
+        key: _reproduced_cell(table, metric, found, warnings) for key, found in matches.items()
     }
-    if table.average is not None:
-        for row in table.rows:
-            inner = [cells.get((row.label, column.label)) for column in table.columns]
-            present = [cell for cell in inner if cell is not None]
-            average = _average(present, table.statistic) if len(present) == len(inner) else None
-            if average is not None:
-                cells[row.label, table.average] = average
+    for row in table.rows if table.average is not None else ():
+        inner = [cells[key] for key in cells if key[0] == row.label]
+        # The average needs all columns, and is over the seeds that all have.
+        seeds = set.intersection(*(set(cell.values) for cell in inner)) if inner else set()
+        if seeds and len(inner) == len(table.columns):
+            means = {seed: fmean([cell.values[seed] for cell in inner]) for seed in sorted(seeds)}
+            average = ReproducedCell(means, len(means), table.statistic, ())
+            cells[row.label, str(table.average)] = average
     caption = caption_of(run for found in matches.values() for run in found.done)
-    return replace(results, cells=cells, warnings=tuple(warnings), caption=caption)
+    return Results(table, scale, metric, cells, tuple(warnings), caption)
 
 
 def cost_to_reach(run: Row, target: float) -> float | None:
@@ -104,7 +93,7 @@ def difference_notes(found: Match) -> tuple[str, ...]:
     """Differences from the paper's configuration, one note per section, and excluded runs."""
     notes = []
     for section in SCALE_DEPENDENT_SECTIONS if found.done else ():
-        different = differences(found.done[0]["config"], found.paper, in_sections(section))
+        different = differences(found.done[0]["config"], found.paper, [section])
         name = f"{section}.name"
         if name in different:  # the parameters of another model are not comparable
             different = {name: different[name]}
@@ -113,7 +102,8 @@ def difference_notes(found: Match) -> tuple[str, ...]:
                 f"{'' if key == name else key.partition('.')[2] + ' '}{value} instead of {paper}"
                 for key, (value, paper) in different.items()
             ]
-            notes.append(f"{SECTION_TITLES[section]}: {', '.join(texts)}.")
+            title = SECTION_TITLES.get(section, section.capitalize())
+            notes.append(f"{title}: {', '.join(texts)}.")
     oracles = dict.fromkeys(run["oracle"] for run in found.done)
     notes += [f"Oracle: {oracle}." for oracle in oracles if oracle]
     if found.unsuccessful:
@@ -128,27 +118,14 @@ def difference_notes(found: Match) -> tuple[str, ...]:
 def _reproduced_cell(
     table: PublishedTable, metric: str, found: Match, warnings: list[str]
 ) -> ReproducedCell:
-    values: dict[int, float] = {}
-    num_runs = 0
+    results: dict[int, float | None] = {}  # None: target not reached
     for run in found.done:
         try:
-            if table.target is None:
-                if f"summary.{metric}" not in run:
-                    continue
-                value: float | None = 100 * float(run[f"summary.{metric}"])
-            else:
-                value = cost_to_reach(run, table.target)
+            if table.target is not None:
+                results[run["seed"]] = cost_to_reach(run, table.target)
+            elif f"summary.{metric}" in run:
+                results[run["seed"]] = 100 * float(run[f"summary.{metric}"])
         except UserError as error:
             warnings.append(str(error))
-            continue
-        num_runs += 1
-        if value is not None:
-            values[int(run["seed"])] = value
-    return ReproducedCell(values, num_runs, table.statistic, difference_notes(found))
-
-
-def _average(cells: list[ReproducedCell], statistic: str) -> ReproducedCell | None:
-    """Mean over the cells of a row by seed, for the seeds that all cells have."""
-    seeds = sorted(set.intersection(*(set(cell.values) for cell in cells)))
-    means = {seed: fmean([cell.values[seed] for cell in cells]) for seed in seeds}
-    return ReproducedCell(means, len(means), statistic, ()) if means else None
+    values = {seed: value for seed, value in results.items() if value is not None}
+    return ReproducedCell(values, len(results), table.statistic, difference_notes(found))

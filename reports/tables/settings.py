@@ -3,7 +3,7 @@
 import ast
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,8 @@ from reports.tables import rendering
 from reports.tables.matching import CellKey, compose_flat
 from reports.tables.rendering import DASH, TableEntry
 
-OPERATORS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
+OPERATORS: dict[type, Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.Sub: operator.sub}
+OPERATORS |= {ast.Mult: operator.mul, ast.Div: operator.truediv}
 DIFFERS = "Differs from the paper."
 
 
@@ -104,17 +100,11 @@ def settings_csv(results: SettingsResults) -> str:
     for row in results.table.rows:
         for column, published in zip(results.table.columns, row.values, strict=True):
             value = results.configured.get((row.label, column.label))
+            line: dict[str, Any] = {"table": results.table.name, "scale": results.scale}
+            line |= {"row": row.label, "column": column.label, "key": row.key}
+            line |= {"configured": "" if value is None else _format(value), "published": published}
             lines.append(
-                {
-                    "table": results.table.name,
-                    "scale": results.scale,
-                    "row": row.label,
-                    "column": column.label,
-                    "key": row.key,
-                    "configured": "" if value is None else _format(value),
-                    "published": published,
-                    "matches": "" if value is None else values_match(value, published),
-                }
+                line | {"matches": "" if value is None else values_match(value, published)}
             )
     return rendering.to_csv(lines)
 

@@ -24,7 +24,7 @@ INDICES = [np.array([0, 1, 2]), np.array([3, 4, 5]), np.array([6]), np.array([7,
 
 
 def make_scenario(given: np.ndarray, levels: list[float]) -> Scenario:
-    record = noise.make_noise_record(CLEAN, given, np.array(levels), INDICES, 3, "test")
+    record = noise.NoiseRecord(CLEAN, given, np.array(levels), INDICES, 3, "test")
     return Scenario(INDICES, CLEAN, record, 3)
 
 

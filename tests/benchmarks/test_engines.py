@@ -1,6 +1,7 @@
 """Compiled passes equal eager passes up to rounding."""
 
 import copy
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +115,31 @@ def test_other_inputs_are_left_to_the_module(x: Tensor) -> None:
         except RuntimeError as error:
             outcomes.append(str(error))
     assert outcomes[0] == outcomes[1]
+
+
+@needs_compiler
+def test_weights_of_another_type_are_left_to_the_module() -> None:
+    net = FlatModel(module().double(), CompiledEngine(module, (3, 16, 18)))
+    with torch.no_grad(), pytest.raises(RuntimeError, match="same"):
+        net(images(2))
+    assert net(images(2).double()).dtype == torch.float64
+
+
+@needs_compiler
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs the memory of /proc")
+def test_lack_of_memory_is_an_error() -> None:
+    """The kernel copies 200 MB, as 10,001 is a multiple of no vector length."""
+    net = FlatModel(nn.Linear(10_001, 1), CompiledEngine(lambda: nn.Linear(10_001, 1), (10_001,)))
+    x = torch.empty(5000, 10_001)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, limits[1]))
+    try:
+        with torch.no_grad(), pytest.raises(MemoryError, match="not enough memory for a training"):
+            net(x)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert net(x[:1]).shape == (1, 1)
 
 
 @needs_compiler

@@ -1,12 +1,12 @@
 """Executors: results do not depend on the executor, and worker failures are reported."""
 
 import os
-import pickle
 import resource
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from run_helpers import SilentTracker, drop_seconds, learned_state, run_to_end, 
 from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import RunConfig
 from benchmarks.executors import ProcessExecutor, WorkerError
-from benchmarks.executors.serialization import dumps
+from benchmarks.executors.serialization import Exchange, is_independent
 from benchmarks.federation.tasks import PredictionTask
 from benchmarks.federation.worker import EVAL_BATCH_SIZE, WorkerContext
 from benchmarks.loop.runner import Run, execute_run
@@ -59,6 +59,11 @@ class FaultyMethod(FedAvg):
             return task.client.reply({"model": torch.ones(2**26)})
         finally:
             resource.setrlimit(resource.RLIMIT_AS, limits)
+
+    def keeps(self, task: LocalTask) -> Reply:
+        assert "kept" not in task.client.state or task.client.state["kept"].sum() == 10_000
+        task.client.state["kept"] = task.payload.models["model"]
+        return task.client.reply({}, total=float(task.payload.models["model"].sum()))
 
     def sleeps(self, task: LocalTask) -> Reply:
         time.sleep(0.3 if task.client.id == 0 else 0)
@@ -223,9 +228,52 @@ def test_serialization_keeps_all_kinds_of_values() -> None:
         "with gradient": torch.ones(2, requires_grad=True),
         "others": [1, 2.5, "word", None, (True,)],
     }
-    loaded = pickle.loads(dumps(value))
-    assert to_comparable(loaded) == to_comparable(value)
-    loaded["float"] += 1  # writable
+    for shared in ([], [tensor for tensor in value.values() if isinstance(tensor, torch.Tensor)]):
+        loaded = Exchange().loads(Exchange(shared).dumps(value))
+        assert to_comparable(loaded) == to_comparable(value)
+        loaded["float"] += 1  # writable
+
+
+def test_shared_tensor_is_sent_once_and_comes_back_as_itself() -> None:
+    vector, own = torch.arange(1000.0), torch.ones(2)
+    ours, theirs = Exchange([vector]), Exchange()
+    first, second = (ours.dumps([vector, own, vector]) for _ in range(2))
+    assert len(first) > vector.nbytes > 4 * len(second)
+    assert is_independent(first) and not is_independent(second)
+    received = [theirs.loads(message) for message in (first, second)]
+    assert all(torch.equal(message[0], vector) for message in received)
+    assert received[0][0] is received[0][2] is received[1][0]
+    reply = theirs.dumps([received[1][0], received[1][1], received[1][0].clone()])
+    back = ours.loads(reply)
+    assert back[0] is vector and torch.equal(back[1], own)
+    assert torch.equal(back[2], vector) and back[2] is not vector
+
+
+def test_payload_is_sent_once_per_worker_and_cohort(
+    faulty: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also to a worker that replaces another one. State that comes back is shared, too."""
+    sent: list[int] = []
+    send = Connection.send_bytes
+
+    def counted(connection: Connection, message: bytes) -> None:
+        sent.append(len(message))
+        send(connection, message)
+
+    monkeypatch.setattr(Connection, "send_bytes", counted)
+    vector = torch.ones(10_000)
+    payload, ids = Payload({"model": vector}, {}), list(range(6))
+    for run in range(3):
+        if run == 2:
+            first = faulty.executor._pool[0].process  # type: ignore[attr-defined]
+            first.kill()
+            first.join()
+        sent.clear()
+        faulty.pool.run_task(ids, FAULTY.keeps, lambda k, ctx: payload, faulty.context("train"))
+        with_data = [size for size in sent if size > vector.nbytes]
+        assert len(sent) - len(with_data) == len(ids) - 2 and len(with_data) == 2 + (run == 2)
+        assert sum(sent) - vector.nbytes * len(with_data) < vector.nbytes / 2
+        assert all(faulty.pool.states[k]["kept"] is vector for k in ids)
 
 
 def test_dropout_uses_the_stream_of_the_task(open_run: Callable[..., Run]) -> None:

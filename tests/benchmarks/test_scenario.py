@@ -11,7 +11,7 @@ from benchmarks.config.schema import RunConfig
 from benchmarks.scenario.__main__ import main
 from benchmarks.scenario.describe import scenario_tables
 from benchmarks.scenario.scenario import Scenario, build_scenario
-from noise import make_noise_record
+from noise import NoiseRecord
 
 CLEAN = np.array([0, 1, 2, 0, 1, 2])
 GIVEN = np.array([0, 1, 1, 0, 2, 2])
@@ -21,7 +21,7 @@ CLIENT_INDICES = [np.array([0, 1, 2]), np.array([4])]
 @pytest.fixture
 def scenario() -> Scenario:
     """Two clients with one wrong label each. Samples 3 and 5 belong to no client."""
-    record = make_noise_record(CLEAN, GIVEN, np.array([0.5, 0.0]), CLIENT_INDICES, 3, "by hand")
+    record = NoiseRecord(CLEAN, GIVEN, np.array([0.5, 0.0]), CLIENT_INDICES, 3, "by hand")
     return Scenario(CLIENT_INDICES, CLEAN, record, 3)
 
 
@@ -35,7 +35,7 @@ def test_statistics(scenario: Scenario) -> None:
 def test_hash_depends_on_clients_and_given_labels(scenario: Scenario) -> None:
     record = scenario.noise
     moved = Scenario([np.array([0, 1]), np.array([2, 4])], CLEAN, record, 3)
-    clean_record = make_noise_record(CLEAN, CLEAN, np.zeros(2), CLIENT_INDICES, 3, "none")
+    clean_record = NoiseRecord(CLEAN, CLEAN, np.zeros(2), CLIENT_INDICES, 3, "none")
     clean = Scenario(CLIENT_INDICES, CLEAN, clean_record, 3)
     assert len({scenario.hash, moved.hash, clean.hash}) == 3
     assert Scenario(CLIENT_INDICES, CLEAN, record, 3).hash == scenario.hash

@@ -12,7 +12,7 @@ from benchmarks.loop.results import summarize_accuracy
 from benchmarks.loop.runner import Run
 from benchmarks.records.readers import read_curve
 from benchmarks.scenario.scenario import Scenario, build_scenario, hold_out
-from noise import make_noise_record
+from noise import NoiseRecord
 
 Configure = Callable[..., RunConfig]
 
@@ -50,7 +50,7 @@ def test_small_clients() -> None:
     """One sample is held out at least, and one is kept."""
     parts = [np.array([3]), np.array([5, 4]), np.array([0, 1, 2])]
     clean = np.array([0, 1, 0, 1, 0, 1])
-    record = make_noise_record(clean, clean, np.zeros(3), parts, 2, "none")
+    record = NoiseRecord(clean, clean, np.zeros(3), parts, 2, "none")
     scenario = Scenario(parts, clean, record, 2)
     few, most = hold_out(scenario, 0.01, 1), hold_out(scenario, 0.99, 1)
     assert few.client_sizes.tolist() == [1, 1, 2] and len(few.held_out) == 2

@@ -147,6 +147,13 @@ def test_record_has_version_and_commit(configure: Callable[..., RunConfig]) -> N
     assert record.versions["federated-label-noise"]
     if (source.ROOT / ".git").exists():
         assert re.fullmatch("[0-9a-f]{7,40}(-dirty)?", record.versions["commit"])
+    assert "example-plugin" not in record.versions
+
+
+def test_record_has_the_version_of_another_package(configure: Callable[..., RunConfig]) -> None:
+    record, _ = execute(configure("budget.participations=4", "method=norm_clipping"))
+    assert record.versions["example-plugin"] == "0.1"
+    assert "example_plugin" in record.source
 
 
 def test_source_covers_bases_and_imports_of_the_same_packages() -> None:

@@ -135,6 +135,14 @@ def test_dry_run_lists_the_runs_only(
     assert not runs.exists()
 
 
+def test_scale_without_a_setting_for_the_default_dataset(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["-m", "experiment=fedcorr_table9", "scale=paper", f"runs_dir={tmp_path}"]
+    assert main([*command, "dry_run=true"]) == 0
+    assert "7 runs, 0 done" in capsys.readouterr().out
+
+
 def test_completed_runs_are_not_launched(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,7 +89,7 @@ def test_pinned_digest_is_that_of_the_arrays(tmp_path: Path, name: str) -> None:
     """The same before and after the download, and on every machine."""
     info = DATASETS.get(name)
     pinned = content.dataset_content(info, tmp_path / "none", NoParams())
-    assert pinned == content.combine(info.sha256[array] for array in ARRAY_NAMES)
+    assert len(pinned) == 16 and info.sha256.startswith(pinned)
     data_dir = default_data_dir()
     if info.missing_files(data_dir):
         pytest.skip(f"{name} is not in {data_dir}")

@@ -13,6 +13,7 @@ from run_helpers import learned_state
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks import executors
 from benchmarks.data.images import MemoryImages
 from benchmarks.engine.precision import bfloat16_engine
 from benchmarks.executors import SerialExecutor
@@ -62,7 +63,8 @@ UNSTABLE = {f"aten.{name}.default" for name in ("topk", "sort", "argsort", "kthv
 @pytest.mark.parametrize("method", [info.name for info in registry.list_methods()])
 def test_client_tasks_are_safe_on_every_device(open_run: Callable[..., Run], method: str) -> None:
     epochs = {"dividemix": ["method.divide_epochs=1"], "fedcnml": ["method.scoring_epochs=1"]}
-    run = open_run(f"method={method}", "executor.device=auto", *epochs.get(method, []))
+    options = ["executor.device=auto", "train.batch_size=50", *epochs.get(method, [])]
+    run = open_run(f"method={method}", *options)
     with Recorder() as recorder:
         while (stage := run.method.stage(run.round)) is not None:
             run.run_round(stage)
@@ -146,6 +148,28 @@ def test_question_for_devices_does_not_start_cuda(monkeypatch: pytest.MonkeyPatc
     assert names["auto"] == names["cuda"] == ["cuda:0", "cuda:1", "cuda:2"]
     assert (names["cuda:2"], names["cpu"]) == (["cuda:2"], ["cpu"])
     assert not torch.cuda.is_initialized()
+
+
+def test_workers_are_dealt_to_the_devices_in_turn(
+    open_run: Callable[..., Run], configure: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = open_run("executor.device=cpu").executor.context  # type: ignore[attr-defined]
+    gpus = [torch.device("cuda", k) for k in range(3)]
+    monkeypatch.setattr(executors, "resolve_devices", lambda name: gpus)
+    monkeypatch.setattr(executors, "ProcessExecutor", list)
+    for workers, indices, most in ((7, [0, 1, 2, 0, 1, 2, 0], 3), ("auto", [0, 1, 2], 1)):
+        config = configure("executor=processes", f"executor.workers={workers}").executor
+        contexts: Any = executors.make_executor(config, context)
+        assert [context.device.index for context in contexts] == indices
+        assert {context.workers_on_device for context in contexts} == {most}
+
+
+def test_report_has_the_versions_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.backends.cudnn, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91002)
+    versions = devices.library_versions(torch.device("cuda:0"))
+    assert versions == {"cuda": "12.8", "cudnn": "91002"}
 
 
 FLAGS = [

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from noise import apply_noise, make_noise_record, pool_noise_record
+from noise import NoiseRecord, apply_noise, pool_noise_record
 from noise.rho_tau import RhoTauParams
 from partition import clients_for_noise, partition_labels
 from partition.centralized import CentralizedParams
@@ -15,7 +15,7 @@ RHO_TAU = RhoTauParams(rho=0.6, tau=0.5)
 def test_levels_and_rates_are_those_of_the_pooled_clients() -> None:
     """Client 0 has one wrong label of four, client 1 two of two. Sample 6 has no client."""
     clean, given = np.array([0, 1, 2, 0, 1, 2, 0]), np.array([0, 1, 2, 1, 2, 0, 2])
-    record = make_noise_record(
+    record = NoiseRecord(
         clean,
         given,
         np.array([0.1, 0.2, 0.9]),
@@ -23,7 +23,7 @@ def test_levels_and_rates_are_those_of_the_pooled_clients() -> None:
         3,
         "by hand",
     )
-    pooled = pool_noise_record(record, clean, [np.array([0, 1, 2, 3]), np.array([4, 5])], 3)
+    pooled = pool_noise_record(record, [np.array([0, 1, 2, 3]), np.array([4, 5])])
     assert pooled.client_level.tolist() == pooled.client_rate.tolist() == [0.25, 1.0]
     assert np.array_equal(pooled.labels, given) and np.array_equal(pooled.flipped, clean != given)
     assert pooled.transition.tolist() == [[1, 1, 0], [0, 1, 1], [1, 0, 1]], "six samples"
@@ -38,7 +38,7 @@ def test_centralized_labels_equal_those_of_the_federation(seed: int) -> None:
     client_indices = partition_labels("centralized", labels, 1, seed, params)
     noise_clients = clients_for_noise("centralized", labels, client_indices, seed, params)
     record = apply_noise("rho_tau", labels, noise_clients, 10, seed, RHO_TAU)
-    pooled = pool_noise_record(record, labels, client_indices, 10)
+    pooled = pool_noise_record(record, client_indices)
     iid = partition_labels("iid", labels, 20, seed, IidParams())
     federation = apply_noise("rho_tau", labels, iid, 10, seed, RHO_TAU)
     assert np.array_equal(pooled.labels, federation.labels)

@@ -150,20 +150,12 @@ def test_invalid_parameters(cls: type, values: dict[str, Any], message: str) -> 
             "unknown partition halves: available: bernoulli_dirichlet, centralized, ",
         ),
         (
-            ("iid", balanced(10), 2, 0, ShardsParams()),
-            "invalid partition.params=ShardsParams(shards_per_client=2): expected an instance of",
-        ),
-        (
             ("iid", balanced(10), 11, 0, IidParams()),
             "invalid federation.num_clients=11: expected an integer in [1, 10], at least one ",
         ),
         (
             ("iid", balanced(10), 0, 0, IidParams()),
             "invalid federation.num_clients=0: expected an integer in [1, 10]",
-        ),
-        (
-            ("iid", balanced(10), 2, -1, IidParams()),
-            "invalid seed=-1: expected an integer in [0, 2**32)",
         ),
         (
             ("iid", np.ones((5, 2), int), 2, 0, IidParams()),

@@ -10,7 +10,7 @@ import pytest
 from figure_runs import FEDCORR, write_run
 
 from benchmarks.records.readers import read_journal, read_scenario
-from reports.figures import accuracy, select
+from reports.figures import accuracy, over_settings, select
 from reports.figures.extract import (
     DETECTION_COUNTS,
     curve_band,
@@ -19,7 +19,6 @@ from reports.figures.extract import (
     mean_std_by_x,
     mixture_densities,
     noise_estimate,
-    rank_methods,
     row_percentages,
     stage_ends,
 )
@@ -104,25 +103,23 @@ def test_mean_std_by_x():
     assert double == pytest.approx((1.0, 85, math.sqrt(50)))
 
 
-def test_ranks_use_settings_of_all_methods():
-    """c ran in one setting and is dropped. b wins twice and a once: ranks 4/3 and 5/3."""
-    results = {
-        1: {"a": [0.5, 0.7], "b": [0.7], "c": [0.9]},
-        2: {"a": [0.5], "b": [0.4]},
-        3: {"a": [0.1], "b": [0.3]},
-    }
-    found = rank_methods(results)
-    assert found is not None
-    assert (found.methods, found.dropped, found.ranking.num_settings) == (("b", "a"), ("c",), 3)
-    assert found.ranks == pytest.approx([4 / 3, 5 / 3]) and found.cliques == [(0, 1)]
-    assert rank_methods({1: {"a": [0.5], "b": [0.4]}}) is None
+def test_methods_with_few_settings_are_dropped():
+    """c ran in one setting only."""
+    results = [
+        {"a": [0.5, 0.7], "b": [0.7], "c": [0.9]},
+        {"a": [0.5], "b": [0.4]},
+        {"a": [0.1], "b": [0.3]},
+    ]
+    assert over_settings.common_settings(results) == (["a", "b"], results, ["c"])
+    assert over_settings.common_settings([{"a": [0.5], "b": [0.4]}])[1] == []
 
 
-def test_significantly_different_methods_are_in_no_clique():
-    """20 settings, ranks 1, 2, 3; Nemenyi: 3.31 / sqrt(2) * sqrt(12 / 120) = 0.74."""
-    found = rank_methods({k: {"a": [0.9], "b": [0.8], "c": [0.7]} for k in range(20)})
-    assert found is not None and found.ranks == (1, 2, 3) and found.cliques == []
-    assert found.ranking.critical_difference == pytest.approx(0.741, abs=2e-3)
+@pytest.mark.parametrize(
+    ("ranks", "groups"),
+    [([1, 2, 3], []), ([1, 1.7, 2.4], [(0, 1), (1, 2)]), ([1.5, 1.5, 3], [(0, 1)])],
+)
+def test_cliques_join_methods_without_significant_difference(ranks, groups):
+    assert over_settings.cliques(ranks, 0.74) == groups
 
 
 def test_variant_labels_name_unusual_parameters(tmp_path):

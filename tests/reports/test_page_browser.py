@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_runs import METHODS, make_unfinished, set_status, write_sweep
+from fake_runs import METHODS, make_unfinished, set_status, write_run, write_sweep
 
 from benchmarks.config import experiments
 from reports.page import __main__ as command
@@ -319,14 +319,22 @@ def test_published_table_shows_reproduced_or_all_columns(page):
 def test_open_page_reloads_after_an_update(chromium, tmp_path, frozen_conf):
     runs, out = tmp_path / "runs", tmp_path / "page.html"
     write_sweep(runs, rhos=[0.4], methods=["fedavg"], seeds=[1])
-    command.update([str(runs)], out, interval=1)
+    command.update([str(runs)], out, "last10", 1, set())
     chromium.get("about:blank")
     chromium.get(f"{out.as_uri()}#sort=final")
     assert one(chromium, "#summary").text.startswith("1 run ·")
     assert one(chromium, "#live").text == "Live: every 1 s"
     write_sweep(runs, rhos=[0.4], methods=["fedavg"], seeds=[2])
-    command.update([str(runs)], out)
+    command.update([str(runs)], out, "last10", 0, set())
     script = "return document.getElementById('summary')?.textContent.startsWith('2 runs')"
     WebDriverWait(chromium, 10).until(lambda page: page.execute_script(script))
     assert fragment(chromium) == "#sort=final" and not one(chromium, "#live").is_displayed()
     assert chromium.get_log("browser") == []
+
+
+def test_accuracy_axis_ends_at_100_percent(chromium, tmp_path, frozen_conf):
+    write_run(tmp_path / "runs", 0.4, "fedavg", 1, best=0.995)
+    command.update([str(tmp_path / "runs")], tmp_path / "page.html", "last10", 0, set())
+    chromium.get((tmp_path / "page.html").as_uri())
+    limits = chromium.execute_script(f"return [{PLOT}.scales.y.min, {PLOT}.scales.y.max]")
+    assert 0 <= limits[0] < 60 and limits[1] == 100

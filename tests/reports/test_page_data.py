@@ -1,4 +1,4 @@
-"""Page data: equal to the records, compressed without loss, and without local paths."""
+"""Page data: equal to the records, and without local paths."""
 
 import json
 import math
@@ -19,39 +19,12 @@ from reports.page.rerun import rerun, to_override_value
 RECORDS = Path(__file__).parent / "records"
 
 
-def unpack(column):
-    """`unpack` of assets/data.js in Python."""
-    pairs = column.get("r", column.get("d", [0])[1:])
-    decoded = [
-        value for value, count in zip(pairs[::2], pairs[1::2], strict=True) for _ in range(count)
-    ]
-    values = decoded if "r" in column else column.get("v")
-    if "d" in column:
-        values = np.cumsum([column["d"][0], *decoded]).tolist()
-    return [None if value is None else value / 10 ** column["k"] for value in values]
-
-
 def entries_of(data):
     return {
         (setting["noise"], entry["label"]): entry
         for setting in data["settings"]
         for entry in setting["entries"]
     }
-
-
-@pytest.mark.parametrize(
-    "values",
-    [[], [1.0], [1, 2, 3, 4, 9], [0.5, 0.5, 0.5, None, math.nan, 0.25], [3.14159, 2.0, 1.0]],
-)
-def test_packed_columns_can_be_decoded(values):
-    expected = [None if value is None or math.isnan(value) else round(value, 3) for value in values]
-    assert unpack(traces.pack(values, 3)) == expected
-
-
-def test_pack_uses_the_shortest_form():
-    assert traces.pack(range(10, 1010, 10), 0) == {"d": [10, 10, 99], "k": 0}
-    assert traces.pack([0.25] * 100, 2) == {"r": [25, 100], "k": 2}
-    assert traces.pack([0.1, 0.7, 0.3], 1) == {"v": [1, 7, 3], "k": 1}
 
 
 def test_downsampled_curves_keep_their_ends_and_share_indices():
@@ -66,23 +39,29 @@ def test_downsampled_curves_keep_their_ends_and_share_indices():
 def test_curve_of_a_record():
     frame = pd.read_csv(RECORDS / "good" / "fedcorr-iid-s1" / "curve.csv")
     found = traces.curve(frame, 400)
-    assert unpack(found["accuracy"]) == frame["accuracy"].tolist()
-    assert unpack(found["participations"]) == frame["participations"].tolist()
-    assert found["stages"] == ["train", len(frame)]
-    assert "megabytes" not in found and "scores" not in found
+    assert found["accuracy"] == frame["accuracy"].tolist()
+    assert found["participations"] == frame["participations"].tolist()
+    assert found["stages"] == [("train", len(frame))]
+    assert "megabytes" not in found and found["scores"] == {}
+
+
+def test_numbers_of_a_curve_are_rounded_and_missing_ones_are_null():
+    columns = {"round": [1, 2], "loss": [0.12345, math.inf], "clients/f1": [math.nan, 0.123456]}
+    found = traces.curve(pd.DataFrame(columns | {"bytes_down": 2e6, "bytes_up": 1e6}), 400)
+    assert found == {
+        "round": [1, 2],
+        "loss": [0.123, None],
+        "megabytes": [3.0, 3.0],
+        "scores": {"clients/f1": [None, 0.1235]},
+    }
 
 
 def test_scenario_of_a_record():
     arrays = read_scenario(RECORDS / "good" / "fedcorr-iid-s1")
     found = traces.scenario(arrays)
-    counts = arrays["clean_counts"]
-    assert (found["clients"], found["classes"], found["largest"]) == (*counts.shape, counts.max())
-    digits = [traces.BASE64_DIGITS.index(letter) for letter in found["counts"]]
-    levels = np.array(digits).reshape(counts.shape)
-    assert ((levels == 0) == (counts == 0)).all()
-    assert (abs(levels / 63 - counts / counts.max()) <= 1 / 63).all()
-    assert found["sizes"] == counts.sum(axis=1).tolist()
-    assert found["noisy"] == "".join("01"[int(level > 0)] for level in arrays["client_level"])
+    assert found["counts"] == arrays["clean_counts"].tolist()
+    assert found["noise_rates"] == [0, 40, 70, 0] and found["num_noisy"] == 2
+    assert [sum(row) for row in found["transition"]] == pytest.approx([100] * 3, abs=1)
 
 
 def test_confusion_matrix_of_few_and_many_classes():
@@ -125,8 +104,8 @@ def test_entries_equal_the_records(tmp_path, frozen_conf):
     assert versus == pytest.approx(0.5) != fedcorr["versus"]["mean"]
     run = fedcorr["runs"][1]
     curve = pd.read_csv(tmp_path / "runs" / run["id"] / "curve.csv").round(4)
-    assert unpack(run["curve"]["accuracy"]) == curve["accuracy"].tolist()
-    assert unpack(run["curve"]["scores"]["samples/f1"]) == curve["samples/f1"].tolist()
+    assert run["curve"]["accuracy"] == curve["accuracy"].tolist()
+    assert run["curve"]["scores"]["samples/f1"] == curve["samples/f1"].tolist()
     assert len(data["scenarios"]) == 4, "equal scenarios are stored once"
 
 
@@ -161,7 +140,7 @@ def test_unsuccessful_and_unfinished_runs_are_shown_but_not_averaged(tmp_path, f
     runs = {run["seed"]: run for run in entry["runs"]}
     assert runs[2]["reason"] == "round 7: the loss is not finite"
     assert runs[3]["reason"] == "OSError: …/x.bin: no space left"
-    assert unpack(runs[4]["curve"]["participations"]) == [5, 10, 15, 20, 25, 30]
+    assert runs[4]["curve"]["participations"] == [5, 10, 15, 20, 25, 30]
     assert not [line for line in warnings if "unfinished" in line]
     assert str(tmp_path) not in json.dumps(data)
 

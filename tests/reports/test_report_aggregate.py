@@ -55,8 +55,8 @@ def test_comparisons_without_pairs_do_not_count():
 def test_interval_resamples_seeds_within_settings():
     """Each setting has equal seeds: every resample is the same, although settings differ."""
     interval = stratified_interval(interquartile_mean, [[1, 1], [9, 9]])
-    assert interval is not None and interval == (5, 5)
-    assert stratified_interval(interquartile_mean, [[1], [9, 8]]) is None, "a single seed"
+    assert interval == (5, 5)
+    assert stratified_interval(interquartile_mean, [[1], [9, 8]]) == (), "a single seed"
 
 
 def test_interval_equals_explicit_resampling():

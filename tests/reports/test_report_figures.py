@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from reports.figures.__main__ import FIGURES, main
 from reports.figures.run_figures import render_figures
-from reports.frame.load import load_runs
+from reports.frame.load import load_runs, rows_of
 
 LEVELS = (0.2, 0.4)
 RATES = [0.0, 40.0, 70.0, 0.0]  # noise rates of the clients, in percent
@@ -38,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def plot(name: str, runs: Path, **options: str) -> Figure:
-    return FIGURES[name](load_runs([runs]).done, [], **options)
+    return FIGURES[name](rows_of(load_runs([runs]).done), [], **options)
 
 
 def lines(axis: Axes) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def test_partition_bubbles(name, runs):
     """Only the run with a Dirichlet partition is non-IID."""
     axes = plot(name, runs).axes
     sizes = axes[0].collections[0].get_sizes()
-    assert axes[0].get_title(loc="left") == "cifar100, dirichlet (alpha 0.5)"
+    assert axes[0].get_title(loc="left") == "cifar100, dirichlet (α 0.5)"
     assert axes[0].get_title(loc="right") == "largest bubble: 10 samples"
     assert len(points(axes[0])) == 9 and sizes.max() / sizes.min() == pytest.approx(10 / 2)
     if name == "fedcorr_figure10":

@@ -48,10 +48,9 @@ def test_written_configurations_equal_composed_ones(frozen_conf, overrides, scal
 def test_unknown_content_does_not_differ():
     """Only content that both have is compared."""
     known, other, unknown = ({"dataset.content": "a"}, {"dataset.content": "b"}, {})
-    is_compared = matching.in_sections("dataset")
-    assert matching.differences(known, other, is_compared) == {"dataset.content": ("a", "b")}
-    assert matching.differences(known, unknown, is_compared) == {}
-    assert matching.differences(unknown, known, is_compared) == {}
+    assert matching.differences(known, other, ["dataset"]) == {"dataset.content": ("a", "b")}
+    assert matching.differences(known, unknown, ["dataset"]) == {}
+    assert matching.differences(unknown, known, ["dataset"]) == {}
 
 
 def test_smaller_scale_may_change_scale_dependent_sections(write_run, collected):

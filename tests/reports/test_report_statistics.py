@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from reports.frame.statistics import (
+    Pairs,
     Repair,
     bootstrap_interval,
+    corrected_tests,
     critical_difference,
     damage_repaired,
-    describe_test,
     pair,
-    pairs_needed,
     ranking,
     sample_std,
     sign_flip_test,
     sign_test,
-    smallest_p,
 )
 
 
@@ -38,7 +37,7 @@ def test_bootstrap_interval_of_two_values():
     assert bootstrap_interval([0, 1]) == (0.0, 1.0)
     assert bootstrap_interval([0, 1], confidence=0.4) == (0.5, 0.5)
     assert bootstrap_interval([3.0, 3.0, 3.0]) == (3.0, 3.0)
-    assert bootstrap_interval([3.0]) is None
+    assert bootstrap_interval([3.0]) == ()
 
 
 def test_bootstrap_is_seeded():
@@ -109,27 +108,38 @@ def test_sign_flip_test_of_many_pairs_is_sampled():
 def test_p_is_smallest_if_all_signs_agree(differences):
     assert (
         sign_test(differences)
-        == smallest_p(len(differences))
+        == 2 / 2 ** len(differences)
         == pytest.approx(sign_flip_test(differences))
     )
 
 
-def test_verdict_text():
+def verdicts(*differences: list[float]) -> list[str]:
+    """Results in words of comparisons that are corrected for each other."""
+    pairs = {key: Pairs(dict(enumerate(one)), ()) for key, one in enumerate(differences)}
+    return [verdict for _, verdict in corrected_tests(pairs).values()]
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ([], "no paired seeds"),
+        ([1.0], "not enough seeds: 1 of at least 6"),
+        ([1.0, 2.0, 3.0], "not enough seeds: 3 of at least 6"),
+        ([1, 2, 3, 4, 5, 6], "higher than the baseline (p = 0.031, 6 pairs)"),
+        ([-1, -2, -3, -4, -5, -6], "lower than the baseline (p = 0.031, 6 pairs)"),
+        ([1, -1, 1, -1, 1, -1], "no significant difference (p = 1, 6 pairs)"),
+    ],
+)
+def test_verdict_text(differences, verdict):
     """2 / 2^5 = 0.0625 is above 0.05, 2 / 2^6 = 0.03125 is not."""
-    assert pairs_needed() == 6
-    assert describe_test([]) == "no paired seeds"
-    assert describe_test([1.0]) == "not enough seeds: 1 of at least 6"
-    assert describe_test([1.0, 2.0, 3.0]) == "not enough seeds: 3 of at least 6"
-    assert describe_test([1, 2, 3, 4, 5, 6]) == "higher than the baseline (p = 0.031, 6 pairs)"
-    assert describe_test([-1, -2, -3, -4, -5, -6]) == "lower than the baseline (p = 0.031, 6 pairs)"
-    assert describe_test([1, -1, 1, -1, 1, -1]) == "no significant difference (p = 1, 6 pairs)"
+    assert verdicts(differences) == [verdict]
 
 
 def test_verdict_is_corrected_for_other_comparisons():
     """2 * 2 / 2^6 = 0.0625 is too large; 2 * 2 / 2^7 = 0.03125 is not."""
-    text = describe_test([1, 2, 3, 4, 5, 6], 0.0625, 2)
-    assert text == "not enough seeds: 6 of at least 7"
-    assert describe_test([1] * 6, 0.031, 2) == "higher than the baseline (p = 0.031, 6 pairs)"
+    six, seven = [1.0] * 6, [1.0] * 7
+    assert verdicts(six, six) == ["not enough seeds: 6 of at least 7"] * 2
+    assert verdicts(seven, seven) == ["higher than the baseline (p = 0.031, 7 pairs)"] * 2
 
 
 def test_ranks_that_agree_in_all_settings():
@@ -178,13 +188,13 @@ def test_damage_repaired_is_a_ratio_of_means():
     found = damage_repaired([[(70, 40, 80), (50, 40, 60)]])
     assert found.share == pytest.approx(2 / 3) and found.interval == (0.5, 0.75)
     assert damage_repaired([[(40, 40, 80)] * 3]) == Repair(0.0, (0.0, 0.0)), "FedAvg itself"
-    assert damage_repaired([[(30, 40, 80)]]) == Repair(-0.25, None), "no interval for one seed"
+    assert damage_repaired([[(30, 40, 80)]]) == Repair(-0.25, ()), "no interval for one seed"
 
 
 def test_damage_over_settings_is_averaged_within_each_setting():
     """Mean gains 20 and 5, mean damages 40 and 10, although the second setting has more seeds."""
     settings = [[(60, 40, 80)], [(5, 0, 10)] * 3]
-    assert damage_repaired(settings) == Repair(0.5, None)
+    assert damage_repaired(settings) == Repair(0.5, ())
     several = damage_repaired([[(60, 40, 80), (80, 40, 80)], [(5, 0, 10)] * 3])
     assert several.share == pytest.approx(35 / 50)
     assert several.interval == pytest.approx((25 / 50, 45 / 50))

@@ -42,7 +42,8 @@ def entries_by_label(results: Results) -> dict[str, list[TableEntry]]:
 
 
 def results_without_runs(name: str) -> Results:
-    return Results(load_table(name), "paper", {}, ())
+    table = load_table(name)
+    return Results(table, "paper", table.metric, {})
 
 
 @pytest.fixture
@@ -143,14 +144,14 @@ def test_bold_reproduced_values_are_supported_by_paired_tests(seeds, expected):
         )
         for row, value in values.items()
     }
-    found = entries_by_label(Results(load_table("fedcorr_table9"), "paper", cells, ()))
+    found = entries_by_label(Results(load_table("fedcorr_table9"), "paper", "best", cells))
     bold = [label for label, entries in found.items() if entries[0].bold]
     assert bold == [*expected, "Ours (FedCorr) published"]
 
 
 def test_a_value_without_rivals_is_not_bold():
     cells = {("FedAvg", "(0.7, 10)"): ReproducedCell({1: 60.0}, 1, "mean", ())}
-    found = entries_by_label(Results(load_table("fedcorr_table9"), "paper", cells, ()))
+    found = entries_by_label(Results(load_table("fedcorr_table9"), "paper", "best", cells))
     assert not found["FedAvg"][0].bold
 
 
@@ -249,7 +250,7 @@ def test_latex_compiles(name, tmp_path):
     table = comparison_table(results_without_runs(name))
     (tmp_path / f"{name}.tex").write_text(latex(table), encoding="utf-8")
     documents = {
-        "alone.tex": latex_document(table, name),
+        "alone.tex": latex_document(table),
         "float.tex": FLOAT.replace("NAME", name),
     }
     for file, text in documents.items():

@@ -50,10 +50,8 @@ def _read_labels(path: Path, num_classes: int) -> dict[str, int]:
             case [key, label] if label.isdecimal() and int(label) < num_classes:
                 label_of[key] = int(label)
             case [_, *_]:
-                expected = f"expected '<image> <label 0..{num_classes - 1}>'"
-                raise UserError(
-                    f"cannot read {path}: line {number} is {line.strip()!r}, {expected}"
-                )
+                expected = f"{line.strip()!r}, expected '<image> <label 0..{num_classes - 1}>'"
+                raise UserError(f"cannot read {path}: line {number} is {expected}")
     return label_of
 
 

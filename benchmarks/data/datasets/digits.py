@@ -38,11 +38,6 @@ DATASETS.add(
         num_classes=10,
         shape=(1, 8, 8),
         augmentation=MNIST_AUGMENTATION,
-        sha256={
-            "train_images": "c55533fa45b670a4c22db690f1f1cd894734457fc4545c248f93a5a49bbce78d",
-            "train_labels": "33fe81a53fa12d9cd119c74adab9b6b08a7d070ee62e736390c5cf89f00886b1",
-            "test_images": "ac6ada28192bd51afee49bd7498331d97a9233e21e762b219700b723b191dbf1",
-            "test_labels": "70ee2850bb25b543ca4112717fd4396c3fb90bcb54d8015bd3f9c7c900966072",
-        },
+        sha256="39c508f9546ed54f19502db75dd502ac5523bb5efd7cb357e6120d22fd285238",
     )
 )

@@ -20,8 +20,7 @@ function radioButtons(name, title, options, selected, choose) {
 
 /** Accuracy of a run in percent against a cost, or null. Of evaluations at the same cost the last is used. */
 function accuracyCurve(run, cost) {
-  const columns = [run.curve?.[cost], run.curve?.accuracy, run.curve?.participations].map(unpack);
-  const [x, y, participations] = columns;
+  const { [cost]: x, accuracy: y, participations } = run.curve ?? {};
   if (!x || !y) return null;
   const kept = [...x.keys()].filter((index) =>
     x[index] !== null && y[index] !== null && !(x[index + 1] <= x[index]));
@@ -30,6 +29,13 @@ function accuracyCurve(run, cost) {
     y: kept.map((index) => 100 * y[index]),
     participations: kept.map((index) => participations[index]),
   };
+}
+
+/** Limits of the vertical axis: the accuracies with a margin, within 0 to 100 percent. */
+function accuracyRange(plot, lowest, highest) {
+  if (lowest === null) return [0, 100];
+  const [low, high] = uPlot.rangeNum(lowest, highest, 0.1, true);
+  return [Math.max(low, 0), Math.min(high, 100)];
 }
 
 /** Point of a curve at a number of participations, by linear interpolation. */
@@ -98,6 +104,7 @@ function renderCurves() {
     xLabel: axis.label,
     yLabel: "test accuracy, %",
     height: innerWidth < 700 ? 300 : 460,
+    range: accuracyRange,
     hidden: state.hide.split(",").filter(Boolean),
     onToggle: (hidden) => setState({ hide: hidden.join(",") }),
   });

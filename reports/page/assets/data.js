@@ -39,27 +39,6 @@ function replaceChildrenKeepFocus(host, ...children) {
   host.querySelector(`[name="${name}"]${type === "radio" ? `[value="${value}"]` : ""}`)?.focus();
 }
 
-/** Decode a column: see `pack` in reports/page/traces.py. */
-function unpack(column) {
-  if (!column) return null;
-  let values = column.v;
-  if (column.r) values = decodeRunLengths(column.r);
-  if (column.d) {
-    values = [column.d[0]];
-    for (const step of decodeRunLengths(column.d.slice(1))) values.push(values.at(-1) + step);
-  }
-  const factor = 10 ** column.k;
-  return values.map((value) => (value === null ? null : value / factor));
-}
-
-function decodeRunLengths(pairs) {
-  const values = [];
-  for (let index = 0; index < pairs.length; index += 2) {
-    for (let count = 0; count < pairs[index + 1]; count += 1) values.push(pairs[index]);
-  }
-  return values;
-}
-
 const DASH = "–";
 const THIN_SPACE = "\u202f";
 

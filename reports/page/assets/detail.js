@@ -84,7 +84,7 @@ function runsSection(entry, selected) {
   if (entry.reference) parts.push(el("p", { class: "hint" }, "Reference: trained on the clean labels of the scenario."));
   if (entry.versus) {
     const { mean, n, verdict } = entry.versus;
-    const text = `${ACCURACY_NAMES[DATA.accuracy]} minus FedAvg's: ${formatSigned(mean)} (${n} paired); ${verdict}.`;
+    const text = `${ACCURACY_NAMES[DATA.accuracy]} minus that of FedAvg: ${formatSigned(mean)} (${formatNumberOf(n, "pair")}); ${verdict}.`;
     parts.push(el("p", { class: "hint" }, text));
   }
   return section("Runs", ...parts);
@@ -103,13 +103,12 @@ function runRow(run, isSelected, isSelectable) {
 
 /** Names and starts of the stages of a run, in participations; null for a single stage. */
 function runStages(run) {
-  const participations = unpack(run.curve?.participations) ?? [];
-  const stages = run.curve?.stages ?? []; // run lengths: name, number of evaluations, ...
+  const { participations = [], stages = [] } = run.curve ?? {};
   const found = [];
   let evaluations = 0;
-  for (let index = 0; index < stages.length; index += 2) {
-    found.push({ name: stages[index], start: evaluations ? participations[evaluations - 1] : 0 });
-    evaluations += stages[index + 1];
+  for (const [name, count] of stages) {
+    found.push({ name, start: evaluations ? participations[evaluations - 1] : 0 });
+    evaluations += count;
   }
   return found.length > 1 ? found : null;
 }
@@ -123,13 +122,13 @@ function drawAccuracy(run, host) {
   const value = formatDecimal(curve.y.at(-1), 1);
   const line = { ...curve, id: "accuracy", label: "test accuracy", style: 0, value };
   const labels = { title: "Test accuracy", xLabel: PARTICIPATIONS, yLabel: "%" };
-  drawChart(host, [line], { ...labels, height: 250, stages: runStages(run) });
+  drawChart(host, [line], { ...labels, height: 250, range: accuracyRange, stages: runStages(run) });
 }
 
 function scoreSection(title, labels, emptyText, run) {
-  const x = unpack(run.curve?.participations);
+  const x = run.curve?.participations;
   const lines = Object.entries(labels).flatMap(([id, label], style) => {
-    const y = unpack(run.curve?.scores?.[id])?.map((value) => (value === null ? null : 100 * value));
+    const y = run.curve?.scores[id]?.map((value) => (value === null ? null : 100 * value));
     if (!y) return [];
     return [{ id, label, style, x, y, value: formatDecimal(y.findLast((value) => value !== null), 1) }];
   });
@@ -151,7 +150,7 @@ function scenarioSection(run) {
   if (!scenario) parts.push(el("p", { class: "soft" }, "No figure: scenario.npz is missing."));
   else parts.push(...scenarioFigure(scenario));
   if (scenario?.transition) {
-    const caption = "Fraction of the true class (row) with each given label (column), %";
+    const caption = "Percentage of the true class (row) with each given label (column)";
     parts.push(el("details", {}, el("summary", {}, "Label transition matrix"), heatMap(scenario.transition, caption)));
   }
   return section("Scenario", ...parts);
@@ -162,9 +161,8 @@ function confusionSection(run) {
 }
 
 function costSection(run) {
-  const costs = { participations: run.participations, ...run.cost };
-  const rows = Object.entries(COST_LABELS).filter(([name]) => !isMissing(costs[name])).map(([name, label]) =>
-    [label, formatCount(name.startsWith("bytes") ? costs[name] / 1e6 : costs[name])]);
+  const rows = Object.entries(COST_LABELS).filter(([name]) => !isMissing(run.cost[name])).map(([name, label]) =>
+    [label, formatCount(name.startsWith("bytes") ? run.cost[name] / 1e6 : run.cost[name])]);
   for (const [name, label] of Object.entries(TIME_LABELS)) {
     const value = run.time[name];
     if (value !== undefined) rows.push([label, typeof value === "number" ? formatCount(value) : value]);

@@ -37,7 +37,7 @@ const COLUMNS = [
   { key: "forgetting", name: "Forgetting", group: ACCURACY_GROUP, value: (entry) => entry.forgetting, ascending: true,
     show: (entry) => formatDecimal(entry.forgetting, 1), title: "Best minus last 10" },
   { key: "versus", name: "vs. FedAvg", group: ACCURACY_GROUP, value: (entry) => entry.versus?.mean, show: versusCell,
-    title: `${ACCURACY_NAMES[DATA.accuracy]} minus FedAvg's, paired by seed and scenario` },
+    title: `${ACCURACY_NAMES[DATA.accuracy]} minus that of FedAvg, paired by seed and scenario` },
   { key: "repaired", name: "Damage repaired, %", group: ACCURACY_GROUP, value: (entry) => entry.repaired?.share,
     show: repairedCell, title: `${ACCURACY_NAMES[DATA.accuracy]}: ${REPAIR_FORMULA}` },
   detectionColumn("clients_f1", "Clients F1", "F1 of detected noisy clients"),
@@ -72,8 +72,8 @@ function versusCell(entry) {
 function repairedCell(entry) {
   if (!entry.repaired) return DASH;
   const { share, interval } = entry.repaired;
-  const ends = interval?.map((end) => formatDecimal(end, 1)).join(" to ");
-  return [formatDecimal(share, 1), el("span", { class: "small" }, ends ? ` (${ends})` : "")];
+  const ends = interval ? ` (${interval.map((end) => formatDecimal(end, 1)).join(" to ")})` : "";
+  return el("span", { title: ends.trim() }, formatDecimal(share, 1), el("span", { class: "small interval" }, ends));
 }
 
 function labelAccuracyCell(entry) {
@@ -94,7 +94,7 @@ function statusCell(entry) {
 /** Progress of the slowest run with this status, by participations. */
 function progressPercent(entry, status) {
   const runs = entry.runs.filter((run) => run.status === status);
-  const fractions = runs.map((run) => (unpack(run.curve?.participations)?.at(-1) ?? 0) / entry.setting.budget);
+  const fractions = runs.map((run) => (run.curve?.participations.at(-1) ?? 0) / entry.setting.budget);
   return Math.min(100, Math.floor(100 * Math.min(...fractions)));
 }
 

@@ -1,6 +1,5 @@
 // Figure of a scenario (samples by client and class, noise rates) and heat maps of matrices.
 
-const BASE64_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
 const LEFT = 34; // width of the labels of classes, in pixels
 const GAP = 12; // between bubbles and bars
 const BAR_HEIGHT = 60;
@@ -14,20 +13,21 @@ function noiseColor(fraction) {
 
 /** Canvas and caption: bubbles by client and class above bars of the noise rates. */
 function scenarioFigure(scenario) {
-  const noisy = [...scenario.noisy].filter((flag) => flag === "1").length;
-  const [smallest, largest] = [Math.min, Math.max].map((pick) => formatCount(pick(...scenario.sizes)));
-  const summary = `${scenario.clients} clients, ${noisy} noisy, ${smallest} to ${largest} samples per client. `
-    + `x: client, y: true class; bubble area: samples (at most ${formatCount(scenario.largest)}), `
+  const clients = scenario.counts.length;
+  const sizes = scenario.counts.map(sum);
+  const [smallest, largest] = [Math.min, Math.max].map((pick) => formatCount(pick(...sizes)));
+  const summary = `${clients} clients, ${scenario.num_noisy} noisy, ${smallest} to ${largest} samples per client. `
+    + `x: client, y: true class; bubble area: samples (at most ${formatCount(largestCount(scenario))}), `
     + "color: noise rate (also shown as bars, in percent).";
   const canvas = el("canvas", { role: "img", "aria-label": `Samples by client and class. ${summary}` });
   const caption = el("p", { class: "caption" }, summary);
-  const clientAt = (x) => Math.floor((x - LEFT) / ((canvas.clientWidth - LEFT) / scenario.clients));
+  const clientAt = (x) => Math.floor((x - LEFT) / ((canvas.clientWidth - LEFT) / clients));
   canvas.addEventListener("pointermove", (event) => {
     const client = clientAt(event.offsetX);
-    if (client < 0 || client >= scenario.clients) caption.textContent = summary;
+    if (client < 0 || client >= clients) caption.textContent = summary;
     else {
       const rate = formatDecimal(scenario.noise_rates[client], 1);
-      caption.textContent = `Client ${client}: ${formatCount(scenario.sizes[client])} samples, noise rate ${rate} %.`;
+      caption.textContent = `Client ${client}: ${formatCount(sizes[client])} samples, noise rate ${rate} %.`;
     }
   });
   canvas.addEventListener("pointerleave", () => { caption.textContent = summary; });
@@ -35,10 +35,15 @@ function scenarioFigure(scenario) {
   return [canvas, caption];
 }
 
+function largestCount(scenario) {
+  return Math.max(1, ...scenario.counts.flat());
+}
+
 function drawScenario(canvas, scenario) {
   const width = canvas.clientWidth;
   if (!width) return;
-  const { clients, classes } = scenario;
+  const [clients, classes] = [scenario.counts.length, scenario.counts[0].length];
+  const largest = largestCount(scenario);
   const bottom = Math.max(110, Math.min(260, 18 * classes)); // of the bubbles
   const height = bottom + GAP + BAR_HEIGHT + FOOTER;
   canvas.style.height = `${height}px`;
@@ -51,7 +56,7 @@ function drawScenario(canvas, scenario) {
     const rate = scenario.noise_rates[client] / 100;
     context.fillStyle = noiseColor(rate);
     for (let label = 0; label < classes; label += 1) {
-      const fraction = BASE64_DIGITS.indexOf(scenario.counts[client * classes + label]) / 63;
+      const fraction = scenario.counts[client][label] / largest;
       const center = [LEFT + columnWidth * (client + 0.5), bottom - rowHeight * (label + 0.5)];
       if (fraction) drawBubble(context, ...center, columnWidth, rowHeight, fraction);
     }
@@ -84,7 +89,7 @@ function drawAxes(context, scenario, { width, bottom, columnWidth, rowHeight }) 
   context.textAlign = "right";
   context.textBaseline = "middle";
   const classStep = Math.ceil(14 / rowHeight);
-  for (let label = 0; label < scenario.classes; label += classStep) {
+  for (let label = 0; label < scenario.counts[0].length; label += classStep) {
     context.fillText(label, LEFT - 6, bottom - rowHeight * (label + 0.5));
   }
   context.fillText("100", LEFT - 6, bottom + GAP + 5);
@@ -92,7 +97,7 @@ function drawAxes(context, scenario, { width, bottom, columnWidth, rowHeight }) 
   context.textAlign = "center";
   context.textBaseline = "top";
   const clientStep = [1, 2, 5, 10, 20, 50, 100, 200].find((count) => count * columnWidth >= 28) ?? 500;
-  for (let client = 0; client < scenario.clients; client += clientStep) {
+  for (let client = 0; client < scenario.counts.length; client += clientStep) {
     context.fillText(client, LEFT + columnWidth * (client + 0.5), barBottom + 4);
   }
   context.globalAlpha = 0.5;
@@ -128,5 +133,5 @@ function confusionTable({ counts, recall }) {
   });
   const titles = counts.map((row, truth) =>
     row.map((count, predicted) => `true class ${truth}, predicted ${predicted}: ${count}`));
-  return heatMap(percentages, "Fraction of the true class (row) predicted as each class (column), %", titles);
+  return heatMap(percentages, "Percentage of the true class (row) predicted as each class (column)", titles);
 }
