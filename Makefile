@@ -50,7 +50,7 @@ docs: $(VENV)/.tools
 # are skipped with a reason if it cannot be downloaded.
 test: $(VENV)/.tools check docs
 	-$(BIN)/python -m benchmarks.data fetch=cifar10,mnist
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 \
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 \
 		--cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
 
 # Skipped with a reason without Slurm (apt-get install slurmctld slurmd slurm-client munge).

@@ -28,7 +28,14 @@ from methods.core.task import RoundContext, TaskSpec, TrainParams
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.load_profile("suite")
 torch.set_num_threads(1)
+# Files with few, long tests. They start first, so that no worker waits for them at the end.
+LONG_FILES = ("kills", "circumstances", "disks", "packaging", "interruption", "ray", "resume")
+LONG_FILES += ("launchers", "sweeps", "leases", "tune", "contract_runs", "frozen")
 sys.path.append(str(PLUGIN))  # Before methods are discovered: its method is tested like the others.
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONG_FILES)
 
 
 @pytest.fixture(autouse=True)

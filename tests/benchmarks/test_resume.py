@@ -1,6 +1,7 @@
 """Interrupted runs resume from a checkpoint with the results of an uninterrupted run."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +114,17 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return [drop_seconds(run.curve), learned_state(run)]
 
 
+@pytest.fixture(scope="module")
+def interrupted_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a run that was interrupted in round 5, with checkpoints of rounds 4 and 3."""
+    runs_dir = f"runs_dir={tmp_path_factory.mktemp('runs')}"
+    options = ["scale=smoke", "executor=serial", "checkpoint.every_seconds=0", runs_dir]
+    config = compose_run(options)
+    with pytest.raises(InterruptedRunError):
+        run_to_end(config, stops=[5])
+    return config.run_dir
+
+
 @pytest.mark.parametrize("damage", [truncated, flipped, emptied])
 @pytest.mark.parametrize(
     ("files", "first_round"),
@@ -125,10 +137,10 @@ def test_damaged_checkpoint_is_reported_and_not_used(
     first_round: int,
     configure: Callable[..., RunConfig],
     whole_run: list[Any],
+    interrupted_run: Path,
 ) -> None:
     config = configure("checkpoint.every_seconds=0")
-    with pytest.raises(InterruptedRunError):
-        run_to_end(config, stops=[5])  # The checkpoints are of rounds 4 and 3.
+    shutil.copytree(interrupted_run, config.run_dir)
     for name in files:
         path = config.run_dir / name
         path.write_bytes(damage(path.read_bytes()))
