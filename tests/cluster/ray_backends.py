@@ -74,7 +74,7 @@ def execute(kind: str, *overrides: str, seconds: float = 600.0, kill: bool = Fal
         took = time.monotonic() - started
         records = [path.stat().st_mtime for path in runs.glob("*/record.json")]
         starts = [path.stat().st_mtime for path in runs.glob("*/config.yaml")]
-        span = max(records, default=0) - min(starts, default=0)
+        span = max(records) - min(starts) if records else 0.0
         last = (error.strip().splitlines() or [""])[-1]
         return (
             f"{took:.1f} s, {span:.1f} s from the first run to the last record, "
