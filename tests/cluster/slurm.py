@@ -150,7 +150,7 @@ def disturb(slurm: Slurm, runs: Path) -> None:
     def all_have_checkpoints() -> bool:
         return 1 < len(running_jobs(slurm)) <= len(list(runs.glob(f"*/{CHECKPOINT_FILE}")))
 
-    wait_until(all_have_checkpoints, 120, "no two jobs with checkpoints")
+    wait_until(all_have_checkpoints, 300, "no two jobs with checkpoints")
     limited, *_, killed = running_jobs(slurm)
     os.kill(limited.process, signal.SIGSTOP)  # until Slurm sends SIGCONT and SIGUSR2
     os.kill(killed.process, signal.SIGKILL)
