@@ -1,6 +1,7 @@
 """Fixtures for small runs on digits and for single clients."""
 
 import os
+import signal
 import sys
 
 # Before torch is imported. Workers are forked, and results must not depend on threads.
@@ -31,6 +32,8 @@ torch.set_num_threads(1)
 # Files with few, long tests. They start first, so that no worker waits for them at the end.
 LONG_FILES = ("kills", "circumstances", "disks", "packaging", "interruption", "ray", "resume")
 LONG_FILES += ("launchers", "sweeps", "leases", "tune", "contract_runs", "frozen")
+# A shell starts background jobs with SIGINT ignored, and processes of the tests would inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.append(str(PLUGIN))  # Before methods are discovered: its method is tested like the others.
 
 
