@@ -99,7 +99,7 @@ def ratio_figure(result: Result) -> "Figure":
     bars = axes.barh(list(rows), ratio, color=colors, xerr=errors, ecolor="#333333", capsize=2)
     axes.bar_label(bars, fmt="{:.2f}", padding=8)
     axes.axvline(1.0, color="#333333", linewidth=0.8)
-    label = "time of a round, relative to the baseline implementation on two processes"
+    label = "time of a round / that of the bare loop on two processes"
     axes.set(xlabel=label, xlim=(0, 1.15 * max(high)))
     axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -154,7 +154,7 @@ def test_committed_results_have_tables_and_figures(tmp_path: Path) -> None:
     rows = cells(results)
     assert len(rows) > 40 and all(text for row in rows for text in row)
     paths = save_figures(results, tmp_path)
-    assert [path.name for path in paths] == ["speed.png", "growth.png"]
+    assert [path.name for path in paths] == ["speed.png", "peers.png", "growth.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
