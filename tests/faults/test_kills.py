@@ -132,12 +132,14 @@ class Chain:
         limit = END_SECONDS * max(1, os.getloadavg()[0] / available_cores())
         left_for = f"{kill.seconds:.1f} s, expected {limit:.1f} s"
         self._require(kill.seconds < limit, f"processes were left for {left_for}")
-        # Before the command has begun, SIGINT ends Python itself with a traceback.
-        if process.returncode == -signal.SIGINT or "init_import_site" in error:
-            return
+        # Before the command has begun, SIGINT ends Python itself with a traceback. While Python
+        # imports its site module, the exit code is Python's, too.
+        in_site = kill.signal == signal.SIGINT and "init_import_site" in error
         expected = (-kill.signal, 128 + kill.signal, 0)
-        self._require(process.returncode in expected, f"exit code {process.returncode}: {error}")
-        self._require("Traceback" not in error, error)
+        if not in_site:
+            code = process.returncode
+            self._require(code in expected, f"exit code {code}: {error}")
+            self._require(code == -signal.SIGINT or "Traceback" not in error, error)
 
     def _wait_for_moment(self, kill: Kill, process: "subprocess.Popen[str]") -> int | None:
         """The process to kill; None if the command has ended before."""
