@@ -123,16 +123,16 @@ def _shared_tensors(tasks: Sequence[Task]) -> list[Tensor]:
     first: dict[int, Task] = {}  # the first task with a tensor, by the identity of the tensor
     shared: dict[int, Tensor] = {}
 
-    def visit(tensor: Tensor) -> Tensor:
+    def compare(tensor: Tensor) -> Tensor:
         if first.setdefault(id(tensor), task) is not task:
             shared[id(tensor)] = tensor
         return tensor
 
     for task in tasks:
         if isinstance(task, ClientTask):
-            map_tensors((task.payload, task.state), visit)
+            map_tensors((task.payload, task.state), compare)
         elif isinstance(task, PredictionTask):
-            map_tensors(task.models, visit)
+            map_tensors(task.models, compare)
     return list(shared.values())
 
 
