@@ -3,8 +3,9 @@
     config = compose_run(["method=fedcorr", "dataset=cifar10", "noise.rho=0.8"])
 
 Runs that select the same options of all config groups share one composition by Hydra. Values such
-as `noise.rho=0.8` are set afterwards, in the way that Hydra sets them. Compositions are kept for
-the lifetime of the process: later changes of the YAML files have no effect.
+as `noise.rho=0.8` are set afterwards, in the way that Hydra sets them. Runs that differ only in
+their seed also share the copy with these values, as copies take most of the time. Compositions are
+kept for the lifetime of the process: later changes of the YAML files have no effect.
 """
 
 import copy
@@ -46,6 +47,7 @@ class _Known(NamedTuple):
 
     groups: frozenset[str]
     compositions: dict[tuple[str, ...], DictConfig]
+    copies: dict[tuple[str, ...], DictConfig]  # with values; the seed is that of the last run
     checked: set[tuple[str, ...]]  # overrides with an existing option after `hydra.searchpath=`
 
 
@@ -62,14 +64,14 @@ class Composer:
         search_path = (str(entry.path) for entry in loader.get_search_path().get_path())
         key = (config_name, *search_path)
         if key not in _KNOWN:
-            _KNOWN[key] = _Known(frozenset(loader.list_groups("")), {}, set())
-        self._groups, self._compositions, self._checked = _KNOWN[key]
+            _KNOWN[key] = _Known(frozenset(loader.list_groups("")), {}, {}, set())
+        self._groups, self._compositions, self._copies, self._checked = _KNOWN[key]
 
     def compose_run(self, overrides: Iterable[str]) -> RunConfig:
         return validate_config(self.compose(overrides))
 
     def compose(self, overrides: Iterable[str]) -> DictConfig:
-        """Compose a configuration without validation."""
+        """Compose a configuration without validation. To be read before the next composition."""
         try:
             with errors_for_missing_sources():
                 return self._compose([parse_override(text) for text in overrides])
@@ -80,10 +82,21 @@ class Composer:
         values = [override for override in overrides if self._is_value(override)]
         if any(override.type is not OverrideType.CHANGE for override in overrides):
             values = []  # the effect of +key, ++key and ~key depends on the order
-        choices = [str(entry.input_line) for entry in overrides if entry not in values]
-        config = copy.deepcopy(self._compose_choices((*self._shared, *choices)))
-        for override in values:
-            OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+        texts = [str(override.input_line) for override in overrides]
+        choices = [
+            text for text, entry in zip(texts, overrides, strict=True) if entry not in values
+        ]
+        composition = self._compose_choices((*self._shared, *choices))
+        seeds = [entry.value() for entry in values if entry.key_or_group == "seed"]
+        key = (*self._shared, *(text for text in texts if not text.startswith("seed=")))
+        if key not in self._copies:
+            config = copy.deepcopy(composition)
+            for override in values:
+                OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+            self._copies[key] = config
+        config = self._copies[key]
+        if "seed" in composition:  # not after ~seed
+            config.seed = [composition.seed, *seeds][-1]
         return config
 
     def _is_value(self, override: Override) -> bool:

@@ -95,6 +95,13 @@ def test_values_do_not_leak_into_later_runs() -> None:
     assert (changed.noise.params.rho, unchanged.noise.params.rho) == (0.1, 0.6)
 
 
+def test_a_seed_does_not_leak_into_later_runs() -> None:
+    seeds = [
+        config.seed for config in compose_runs([["seed=3"], [], ["seed=4"], ["noise.rho=0.8"]])
+    ]
+    assert seeds == [3, 1, 4, 1]
+
+
 def test_hydra_state_is_restored_after_an_error() -> None:
     with hydra_session():
         before = GlobalHydra.instance().hydra
