@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -34,25 +35,28 @@ def execute_studies(
     Runs that another command executes are left to it. This command waits for their results when
     nothing else is open. `on_finished` is called for every study after its last run.
     """
-    active: dict[Future[str | None], tuple[Study, RunConfig]] = {}
+    active: dict[Future[str | None], tuple[Study, RunConfig, Executor]] = {}
     skipped: set[str] = set()
     unfinished = list(studies)
-    with interruption.defer_signals_of_sweep() as file, _make_pool(jobs, file) as pool:
+    with interruption.defer_signals_of_sweep() as file, ExitStack() as stack:
+        idle = [stack.enter_context(pool) for pool in _make_pools(jobs, file)]
         while unfinished:
             pending = {study: study.pending() for study in unfinished}
-            running = [study for study, _ in active.values()]
+            running = [study for study, *_ in active.values()]
             for study in [one for one in unfinished if not pending[one] and one not in running]:
                 unfinished.remove(study)
                 on_finished(study)
-            taken = skipped | {config.run_id for _, config in active.values()}
+            taken = skipped | {config.run_id for _, config, _ in active.values()}
             runs = [(study, run.config) for study in unfinished for run in pending[study]]
             ready = [(study, config) for study, config in runs if config.run_id not in taken]
-            for study, config in ready[: jobs - len(active)]:
-                active[pool.submit(_execute, config)] = (study, config)
+            for study, config in ready[: len(idle)]:
+                pool = idle.pop()
+                active[pool.submit(_execute, config)] = (study, config, pool)
             finished = wait(active, return_when=FIRST_COMPLETED).done
             interruption.raise_if_requested()
             for future in finished:
-                study, config = active.pop(future)
+                study, config, pool = active.pop(future)
+                idle.append(pool)
                 status = future.result()
                 if status is None:
                     skipped.add(config.run_id)
@@ -64,16 +68,17 @@ def execute_studies(
                 skipped.clear()
 
 
-def _make_pool(jobs: int, stop_file: Path) -> Executor:
+def _make_pools(jobs: int, stop_file: Path) -> list[Executor]:
+    """One pool per process: a pool can block forever if a process dies while another one starts."""
     if jobs == 1:
-        return InProcessExecutor()
+        return [InProcessExecutor()]
     context = multiprocessing.get_context("spawn")
-    arguments = (os.getpid(), stop_file)
+    initializer, arguments = interruption.serve_sweep, (os.getpid(), stop_file)
     with interruption.block_signals():
-        pool = ProcessPoolExecutor(jobs, context, interruption.serve_sweep, arguments)
-        for _ in range(jobs):
-            pool.submit(os.getpid)  # starts a process
-    return pool
+        pools = [ProcessPoolExecutor(1, context, initializer, arguments) for _ in range(jobs)]
+        for pool in pools:
+            pool.submit(os.getpid)  # starts the process
+    return [*pools]
 
 
 def _execute(config: RunConfig) -> str | None:

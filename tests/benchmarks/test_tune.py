@@ -2,9 +2,13 @@
 
 import csv
 import json
+import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,11 @@ import pytest
 import yaml
 from run_helpers import PLUGIN
 
+from benchmarks import interruption
 from benchmarks.config.compose import Composer, hydra_session
 from benchmarks.config.schema import RunConfig
 from benchmarks.run import main as run_main
+from benchmarks.tune import execution
 from benchmarks.tune.__main__ import main
 from benchmarks.tune.space import load_space, sample_values
 from benchmarks.tune.study import FIRST, FULL, Study, TuningSettings
@@ -149,8 +155,6 @@ def test_report_is_written_from_the_data(
 
 
 def test_interrupted_tuning_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks.tune import execution
-
     executed: list[str] = []
     original = execution.run_from_config
 
@@ -192,6 +196,22 @@ def test_two_commands_share_the_work(tmp_path: Path) -> None:
         log = (tmp_path / "tune" / record["run_id"] / "log.txt").read_text()
         rounds = [line.split()[3] for line in log.splitlines() if " accuracy " in line]
         assert len(rounds) == len(set(rounds)) == record["rounds"]
+
+
+def test_processes_that_start_ignore_signals_and_may_die(tmp_path: Path) -> None:
+    pools = execution._make_pools(2, tmp_path / "stop")
+    first, second = sorted(process.pid or 0 for process in multiprocessing.active_children())
+    for number in interruption.SIGNALS:
+        os.kill(first, number)
+    os.kill(second, signal.SIGKILL)
+    results: list[int | None] = []
+    for pool in pools:
+        with pool:
+            try:
+                results.append(pool.submit(os.getpid).result(60))
+            except BrokenProcessPool:
+                results.append(None)
+    assert results == [first, None]
 
 
 def test_plugin_is_tuned_by_the_same_command(tmp_path: Path) -> None:
