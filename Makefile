@@ -48,7 +48,8 @@ docs: $(VENV)/.tools
 
 # Golden values of FedCorr's scenarios are checked on the real CIFAR-10 labels. Tests that need data
 # are skipped with a reason if it cannot be downloaded.
-test: $(VENV)/.tools check docs
+test: $(VENV)/.tools
+	+@$(MAKE) --no-print-directory --jobs 2 --output-sync check docs
 	-$(BIN)/python -m benchmarks.data fetch=cifar10,mnist
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 \
 		--cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)

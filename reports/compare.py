@@ -24,6 +24,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
+from textwrap import fill
 from typing import Any
 
 import pandas as pd
@@ -129,24 +130,19 @@ def accuracies_section(frame: pd.DataFrame, table: Pivot, repaired: str) -> Sect
     all_names, available = ("selected", "last10", "best", "forgetting"), pivots.metrics(frame)
     names = [name for name in all_names if f"summary.{name}" in available]
 
-    def means(row: str, col: str, section: str) -> list[str]:
-        return [_format_mean(table, row, col, f"{section}.{name}") for name in names]
-
     rows: list[tuple[str, ...]] = []
     for col in table.col_values:
         shown = [row for row in table.row_values if table.values(row, col)]
         for row in shown:
             shares = _format_repaired(table, row, [col], repaired)
-            rows.append((row, col, *means(row, col, "summary"), *shares))
-        # Rows share their reference runs unless they differ in training parameters.
-        shared: dict[tuple[str, ...], list[str]] = {}
-        for row in shown if repaired else ():
-            cells = (*means(row, col, "reference.clean"), DASH, DASH)
-            shared.setdefault(cells, []).append(row)
-        for cells, members in shared.items():
-            if set(cells) != {DASH}:
-                of = f" for {', '.join(members)}" if len(shared) > 1 else ""
-                rows.append((f"reference{of}: {REFERENCE_METHOD}, clean labels", col, *cells))
+            means = [_format_mean(table, row, col, f"summary.{name}") for name in names]
+            rows.append((row, col, *means, *shares))
+        groups = _shared_references(table, shown if repaired else (), col, names)
+        for members, found in groups:
+            of = f" for {', '.join(members)}" if len(groups) > 1 else ""
+            cells = [_format_values(table, [*found[name].values()]) for name in names]
+            label = f"reference{of}: {REFERENCE_METHOD}, clean labels"
+            rows.append((label, col, *cells, DASH, DASH))
     notes = [f"{name}: {text}" for name, text in ACCURACIES.items() if name in names]
     notes += [REPAIR_RULE] if repaired else []
     header = (table.rows, table.cols, *names, *_repaired_header(repaired))
@@ -252,7 +248,10 @@ def print_sections(sections: Sequence[Section]) -> None:
         shown = Table(title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True)
         for name, *cells in zip(section.header, *section.rows, strict=True):
             is_short = max(map(len, cells), default=0) <= SHORT
-            shown.add_column(name, no_wrap=is_short, overflow="fold")
+            words = (word for cell in cells for word in cell.split() if len(word) <= SHORT)
+            width = max(map(len, words), default=0)  # words are not broken
+            title = fill(name, SHORT, break_long_words=False)
+            shown.add_column(title, no_wrap=is_short, overflow="fold", min_width=width)
         for row in section.rows:
             styles = ["bold" if cell.startswith("**") else "" for cell in row]
             shown.add_row(*(Text(cell.strip("*"), s) for cell, s in zip(row, styles, strict=True)))
@@ -279,11 +278,32 @@ def _format_repaired(table: Pivot, row: str, cols: Sequence[str], accuracy: str)
     return f"{100 * found.share:.1f}", _format_interval(interval, ".1f")
 
 
+def _shared_references(
+    table: Pivot, rows: Iterable[str], col: str, names: Sequence[str]
+) -> list[tuple[list[str], dict[str, stats.BySeed]]]:
+    """Accuracies of the reference runs, for groups of rows that have the same ones."""
+    groups: list[tuple[list[str], dict[str, stats.BySeed]]] = []
+    for row in rows:
+        own = {name: table.by_seed(row, col, f"reference.clean.{name}") for name in names}
+        for members, found in groups:
+            joint = {name: {**found[name], **own[name]} for name in names}
+            if all(joint[name] == {**own[name], **found[name]} for name in names):
+                members.append(row)
+                found.update(joint)
+                break
+        else:
+            groups += [([row], own)] if any(own.values()) else []
+    return groups
+
+
 def _format_mean(table: Pivot, row: str, col: str, metric: str = "") -> str:
-    values, number = table.values(row, col, metric), _number_format(table)
+    return _format_values(table, table.values(row, col, metric))
+
+
+def _format_values(table: Pivot, values: Sequence[float]) -> str:
     if not values:
         return DASH
-    std = stats.sample_std(values)
+    number, std = _number_format(table), stats.sample_std(values)
     spread = "" if std is None else f" ± {std:{number}}"
     return f"{fmean(values):{number}}{spread} ({len(values)})"
 
