@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,8 @@ class Fetch(NamedTuple):
 class LoggedFiles(FileImages):
     """Gray image files that log each call of `fetch`."""
 
+    reads_ahead_first = 0  # a main thread waits until other threads have begun so many fetches
+
     def __init__(self, directory: Path, count: int, size: int):
         names = [f"{number}.png" for number in range(count)]
         super().__init__(directory, names, (1, size, size), size, keep_aspect=False)
@@ -42,11 +45,18 @@ class LoggedFiles(FileImages):
 
     def fetch(self, index: Tensor) -> Tensor:
         is_main = threading.current_thread() is threading.main_thread()
+        while is_main and self.count_reads_ahead() < self.reads_ahead_first:
+            time.sleep(0.01)
         with open(self.log, "a") as log:
             log.write(json.dumps(Fetch(os.getpid(), is_main, index.tolist())) + "\n")
         return super().fetch(index)[:, :1]
 
+    def count_reads_ahead(self) -> int:
+        return sum(not fetch.in_main_thread for fetch in self.read_log())
+
     def read_log(self) -> list[Fetch]:
+        if not self.log.exists():
+            return []
         return [Fetch(*json.loads(line)) for line in self.log.read_text().splitlines()]
 
 
@@ -100,6 +110,7 @@ def test_files_of_the_next_client_are_read_while_this_one_trains(
 def test_several_workers_read_ahead(run: Run, files: LoggedFiles) -> None:
     """A worker that is free at the end can take a client whose files another one has read."""
     expected = train(run)
+    files.reads_ahead_first = 2
     context = use_files(run, files)
     executor = ProcessExecutor([context, context])
     try:
@@ -107,10 +118,12 @@ def test_several_workers_read_ahead(run: Run, files: LoggedFiles) -> None:
     finally:
         executor.close()
     log = files.read_log()
-    assert {tuple(fetch.samples) for fetch in log} == {tuple(part) for part in samples_of(run)}
-    assert len(IDS) <= len(log) <= len(IDS) + 1 and len({fetch.process for fetch in log}) == 2
-    assert {0, 1} <= {samples_of(run).index(fetch.samples) for fetch in log if fetch.in_main_thread}
-    assert sum(not fetch.in_main_thread for fetch in log) >= len(IDS) - 2
+    tasks = [samples_of(run).index(fetch.samples) for fetch in log]
+    assert set(tasks) == set(range(len(IDS))) and len(log) <= len(IDS) + 1
+    in_main = [task for task, fetch in zip(tasks, log, strict=True) if fetch.in_main_thread]
+    assert sorted(tasks[:2]) == [2, 3] and {0, 1} <= set(in_main)
+    assert not any(fetch.in_main_thread for fetch in log[:2])
+    assert len({fetch.process for fetch in log[:2]}) == 2
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedlsr"])

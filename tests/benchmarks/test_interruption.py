@@ -122,7 +122,7 @@ def test_processes_of_a_joblib_sweep_end_with_it(number: int, tmp_path: Path) ->
     if number == signal.SIGTERM:
         assert process.stderr is not None and "ends first" in process.stderr.readline()
         os.kill(process.pid, number)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     assert process.returncode == (-9 if number == signal.SIGKILL else 143)
     assert len(below) >= 6  # two workers of joblib, each with two of its own
     assert_ended(below)

@@ -1,13 +1,10 @@
 """The command `fln status`: states of runs from records, leases and plans of sweeps."""
 
 import json
-import os
-import signal
 import time
 from pathlib import Path
 
 import pytest
-from process_helpers import start_command
 from test_leases import write_lease
 
 from benchmarks.records.lease import STALE_SECONDS
@@ -100,11 +97,18 @@ def test_many_records_are_read_quickly(tmp_path: Path) -> None:
         assert time.process_time() - start < 2
 
 
-def test_watch_refreshes_until_it_is_interrupted(runs_dir: Path) -> None:
-    process = start_command(f"runs={runs_dir}", "watch=true", module="benchmarks.status")
-    time.sleep(4)
-    assert process.poll() is None
-    os.kill(process.pid, signal.SIGINT)
-    output, error = process.communicate(timeout=10)
-    assert process.returncode == 130 and error == "interrupted\n"
-    assert "1 running" in output
+def test_watch_refreshes_until_it_is_interrupted(
+    runs_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sleeps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        if len(sleeps) == 3:
+            raise KeyboardInterrupt
+        write_lease(runs_dir / f"new-{len(sleeps)}", progress=PROGRESS)
+
+    monkeypatch.setattr("benchmarks.status.time.sleep", sleep)
+    assert main([f"runs={runs_dir}", "watch=true"]) == 130
+    output, error = capsys.readouterr()
+    assert error == "interrupted\n" and "3 running" in output
