@@ -137,6 +137,7 @@ def test_experiments_with_the_same_layout_have_the_same_runs() -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
+@pytest.mark.no_cover
 def test_models_of_published_tables(name: str) -> None:
     """Runs have the model of the layout, with the parameters of its dataset at scale=paper."""
     runs = list_runs(name, "paper")
@@ -170,6 +171,7 @@ def test_models_as_printed(name: str, num_runs: int, expected: dict[str, object]
 
 
 @pytest.mark.parametrize("scale", ["paper", "laptop"])
+@pytest.mark.no_cover
 def test_first_and_last_run_of_every_experiment_compose(scale: str) -> None:
     runs = [list_runs(name, scale)[index] for name in NAMES for index in (0, -1)]
     for run, config in zip(runs, compose_runs([*r, f"scale={scale}"] for r in runs), strict=True):

@@ -40,6 +40,7 @@ def lines_over_noise(experiment: Experiment) -> list[list[tuple[str, str]]]:
 
 @pytest.mark.parametrize("scale", ["paper", "laptop"])
 @pytest.mark.parametrize("name", experiment_names())
+@pytest.mark.no_cover
 def test_parameters_that_differ_by_noise_are_marked(name: str, scale: str) -> None:
     """In the composed configurations of every row and column of a published table or figure."""
     experiment = load_experiment(name)
@@ -65,6 +66,7 @@ MARKED = {
 }
 
 
+@pytest.mark.no_cover
 def test_parameter_that_is_marked_in_one_table_is_marked_in_all_tables_of_the_paper() -> None:
     """Also in tables with one noise level. FedCorr's Table 5 has no known noise level."""
     cells = [

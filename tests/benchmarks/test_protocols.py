@@ -53,6 +53,7 @@ def test_protocols() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.no_cover
 def test_all_methods_share_the_common_recipe(protocol: str) -> None:
     """Also a method that no file names. Small scales may set method parameters."""
     for dataset in DATASETS:
@@ -67,6 +68,7 @@ def test_all_methods_share_the_common_recipe(protocol: str) -> None:
             assert scale != "paper" or all(one.keys() == shared[0].keys() for one in found)
 
 
+@pytest.mark.no_cover
 def test_every_protocol_composes_for_every_dataset_and_scale() -> None:
     """Methods take turns. An unknown key in a protocol is an error."""
     methods = itertools.cycle(METHODS)
@@ -83,6 +85,7 @@ def test_every_protocol_composes_for_every_dataset_and_scale() -> None:
         assert (config.protocol, config.dataset.name, config.scale) == (protocol, dataset, scale)
 
 
+@pytest.mark.no_cover
 def test_published_values_are_valid() -> None:
     """An unknown parameter in a file is an error. All methods are published with some dataset."""
     runs = [
@@ -98,6 +101,7 @@ def test_published_values_are_valid() -> None:
     }
 
 
+@pytest.mark.no_cover
 def test_tuned_values_are_valid() -> None:
     files = [path.relative_to(CONF / "tuned") for path in (CONF / "tuned").glob("*/*/*.yaml")]
     runs = []
@@ -181,6 +185,7 @@ def test_package_ships_a_protocol() -> None:
     assert "stripes" in protocols.protocol_names([CONF, *plugin_conf_dirs()])
 
 
+@pytest.mark.no_cover
 def test_accuracy_of_lsg_is_the_mean_of_the_last_ten_rounds() -> None:
     """`last10` is the mean of the last ten evaluations, LSG's tables of the last ten rounds."""
     runs: dict[tuple[str, ...], list[str]] = {}  # one of each method and dataset

@@ -79,6 +79,7 @@ def test_data_cannot_end_the_script_element():
     assert text.count("</script>") == 2 and embedded_data(text) == data
 
 
+@pytest.mark.no_cover
 def test_two_hundred_runs_are_below_five_megabytes(tmp_path, frozen_conf):
     """At the papers' length: 500 evaluations, 100 clients, 100 classes, incompressible scores."""
     size = {"tests": 500, "clients": 100, "classes": 100}
