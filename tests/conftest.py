@@ -32,8 +32,9 @@ torch.set_num_threads(1)
 # Files with few, long tests. They start first, so that no worker waits for them at the end.
 LONG_FILES = ("kills", "circumstances", "disks", "packaging", "interruption", "ray", "resume")
 LONG_FILES += ("launchers", "sweeps", "leases", "tune", "contract_runs", "frozen")
-# A shell starts background jobs with SIGINT ignored, and processes of the tests would inherit it.
+# Processes of the tests inherit ignored signals: SIGINT of background jobs, SIGHUP of nohup.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 sys.path.append(str(PLUGIN))  # Before methods are discovered: its method is tested like the others.
 
 

@@ -1,6 +1,7 @@
 """Plan of a sweep: its run ids, for `fln status`. Removed when all of its runs are complete."""
 
 import hashlib
+import os
 import platform
 import time
 from collections.abc import Iterator, Sequence
@@ -27,9 +28,10 @@ class Plan(NamedTuple):
 def write_plan(runs_dir: Path, run_ids: Sequence[str]) -> Path:
     """Write the plan of a sweep. The same sweep on another machine has the same file."""
     name = hashlib.sha256("\n".join(sorted(run_ids)).encode()).hexdigest()[:12]
-    path = runs_dir / PLANS_DIR / f"{name}.json"
-    write_json(path, Plan(time.time(), platform.node(), list(run_ids))._asdict())
-    return path
+    path, host = runs_dir / PLANS_DIR / f"{name}.json", platform.node()
+    own = path.with_name(f"{name}.{host}.{os.getpid()}")  # Others may write the plan now, too.
+    write_json(own, Plan(time.time(), host, list(run_ids))._asdict())
+    return own.replace(path)
 
 
 @contextmanager

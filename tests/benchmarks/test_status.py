@@ -1,6 +1,8 @@
 """The command `fln status`: states of runs from records, leases and plans of sweeps."""
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -84,6 +86,17 @@ def test_plan_of_a_sweep_exists_until_all_runs_are_complete(tmp_path: Path) -> N
     assert len(plan.run_ids) == 2 and abs(plan.started - time.time()) < 60
     (tmp_path / ".sweeps" / "other.json").write_text("[")
     assert read_plans(tmp_path) == [plan]
+
+
+def test_sweeps_that_start_at_once_write_the_same_plan(tmp_path: Path) -> None:
+    """A writer never meets the unfinished file of another one."""
+    code = "import sys, pathlib; from benchmarks.records.plans import write_plan\n"
+    code += "for _ in range(300): write_plan(pathlib.Path(sys.argv[1]), ['a', 'b'])"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    writers = [subprocess.Popen(command, cwd=Path(__file__).parents[2]) for _ in range(2)]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert [plan.run_ids for plan in read_plans(tmp_path)] == [["a", "b"]]
+    assert len(list((tmp_path / ".sweeps").iterdir())) == 1
 
 
 def test_many_records_are_read_quickly(tmp_path: Path) -> None:
