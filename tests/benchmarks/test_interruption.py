@@ -130,7 +130,8 @@ def test_processes_of_a_joblib_sweep_end_with_it(number: int, tmp_path: Path) ->
 
 def test_joblib_sweep_goes_on_after_the_death_of_a_worker(tmp_path: Path) -> None:
     """The other run resumes, too, because joblib ends all of its workers."""
-    process = start_command("-m", *SHORT_ROUNDS, "seed=1,2", f"runs_dir={tmp_path}", *JOBLIB)
+    command = ["-m", "scale=smoke", "budget.participations=100", "executor=serial", "seed=1,2"]
+    process = start_command(*command, f"runs_dir={tmp_path}", *JOBLIB)
     wait_until(lambda: len(list(tmp_path.glob("*/.lease.*"))) == 2, process)
     lease = next(tmp_path.glob("*/.lease.*"))
     wait_until(lambda: lease.stat().st_size > 0, process)

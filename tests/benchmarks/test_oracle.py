@@ -19,6 +19,8 @@ from benchmarks.config.schema import RunConfig
 from benchmarks.config.sweep import expand
 from methods.core.errors import UserError
 
+pytestmark = pytest.mark.no_cover
+
 
 def sets_only_noise(heading: Heading) -> bool:
     return bool(heading.overrides) and all(
@@ -40,7 +42,6 @@ def lines_over_noise(experiment: Experiment) -> list[list[tuple[str, str]]]:
 
 @pytest.mark.parametrize("scale", ["paper", "laptop"])
 @pytest.mark.parametrize("name", experiment_names())
-@pytest.mark.no_cover
 def test_parameters_that_differ_by_noise_are_marked(name: str, scale: str) -> None:
     """In the composed configurations of every row and column of a published table or figure."""
     experiment = load_experiment(name)
@@ -66,7 +67,6 @@ MARKED = {
 }
 
 
-@pytest.mark.no_cover
 def test_parameter_that_is_marked_in_one_table_is_marked_in_all_tables_of_the_paper() -> None:
     """Also in tables with one noise level. FedCorr's Table 5 has no known noise level."""
     cells = [

@@ -6,6 +6,7 @@ from pathlib import Path
 import freeze
 import pytest
 
+pytestmark = pytest.mark.no_cover
 FROZEN = json.loads(freeze.FILE.read_text())
 same_bytes = pytest.mark.skipif(
     freeze.environment() != FROZEN["environment"],
@@ -21,7 +22,6 @@ def test_smoke_run_has_the_same_bytes(method: str, executor: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("experiment", FROZEN["run_ids"])
-@pytest.mark.no_cover
 def test_published_cells_keep_their_run_ids(experiment: str) -> None:
     for scale, ids in FROZEN["run_ids"][experiment].items():
         assert freeze.run_ids(experiment, scale) == ids
