@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks import interruption
 from benchmarks.config.schema import RunConfig
+from benchmarks.records.lease import read_lease
 from benchmarks.run import run_from_config
 from benchmarks.tune.study import FIRST, FULL, Study
 
@@ -36,7 +37,7 @@ def execute_studies(
     nothing else is open. `on_finished` is called for every study after its last run.
     """
     active: dict[Future[str | None], tuple[Study, RunConfig, Executor]] = {}
-    skipped: set[str] = set()
+    skipped: set[Path] = set()
     unfinished = list(studies)
     with interruption.defer_signals_of_sweep() as file, ExitStack() as stack:
         idle = [stack.enter_context(pool) for pool in _make_pools(jobs, file)]
@@ -46,9 +47,9 @@ def execute_studies(
             for study in [one for one in unfinished if not pending[one] and one not in running]:
                 unfinished.remove(study)
                 on_finished(study)
-            taken = skipped | {config.run_id for _, config, _ in active.values()}
+            taken = skipped | {config.run_dir for _, config, _ in active.values()}
             runs = [(study, run.config) for study in unfinished for run in pending[study]]
-            ready = [(study, config) for study, config in runs if config.run_id not in taken]
+            ready = [(study, config) for study, config in runs if config.run_dir not in taken]
             for study, config in ready[: len(idle)]:
                 pool = idle.pop()
                 active[pool.submit(_execute, config)] = (study, config, pool)
@@ -59,13 +60,14 @@ def execute_studies(
                 idle.append(pool)
                 status = future.result()
                 if status is None:
-                    skipped.add(config.run_id)
+                    skipped.add(config.run_dir)
                 elif status == "failed":
                     study.failed.add(config.run_id)
                 _report_trial(study, config)
             if unfinished and not active and not ready:
                 time.sleep(POLL_SECONDS)
-                skipped.clear()
+                leases = {run_dir: read_lease(run_dir) for run_dir in skipped}
+                skipped = {path for path, lease in leases.items() if lease and not lease.is_stale}
 
 
 def _make_pools(jobs: int, stop_file: Path) -> list[Executor]:

@@ -175,8 +175,14 @@ def test_interrupted_tuning_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(executed) == len(set(executed)) == 6
 
 
-def test_two_commands_share_the_work(tmp_path: Path) -> None:
-    """One of them with two processes. Every round of every run is executed once."""
+def test_two_commands_share_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of them with two processes. Every round of every run is executed once.
+
+    A run of the other command is named once, however long this one waits for it.
+    """
+    monkeypatch.setattr(execution, "POLL_SECONDS", 0.05)
     command = arguments(tmp_path, "method=fedavg,median")
     other = [
         sys.executable,
@@ -189,6 +195,8 @@ def test_two_commands_share_the_work(tmp_path: Path) -> None:
     with subprocess.Popen(other, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
         assert main(command) == 0
         assert process.wait(120) == 0
+    named = [line for line in capsys.readouterr().out.splitlines() if "skipped: " in line]
+    assert len(named) == len(set(named))
     for method in ("fedavg", "median"):
         first, second = read_data(tmp_path, method), read_data(tmp_path / "other", method)
         assert first | {"command": ""} == second | {"command": ""}
