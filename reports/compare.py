@@ -82,7 +82,7 @@ def compare(options: command.Options) -> int:
         sections.append(accuracies_section(frame, table, repaired))
     if baseline:
         sections.append(differences_section(table, baseline))
-    if len(table.complete_columns) > 1 and len(table.row_values) > 1:
+    if len(table.common) > 1 and len(table.row_values) > 1:
         sections.append(over_settings_section(table, baseline, repaired))
     sections.append(ranks_section(table))
     print_sections(sections)
@@ -184,9 +184,10 @@ def differences_section(table: Pivot, baseline: str) -> Section:
 
 def over_settings_section(table: Pivot, baseline: str, repaired: str) -> Section:
     """Interquartile means, and probabilities of improvement over the baseline or the best row."""
-    columns, sign = table.complete_columns, 1 if table.higher_is_better else -1
+    common, sign = table.common, 1 if table.higher_is_better else -1
+    columns = [*common]
     scores: dict[str, stats.Scores] = {
-        row: [[sign * value for value in table.values(row, col)] for col in columns]
+        row: [[sign * value for value in values[row]] for values in common.values()]
         for row in table.row_values
     }
     means = {row: float(stats.interquartile_mean(scores[row])) for row in scores}
@@ -208,6 +209,7 @@ def over_settings_section(table: Pivot, baseline: str, repaired: str) -> Section
     notes = (
         "interquartile mean: mean of the middle half of the results of all columns and seeds",
         "95 % intervals: bootstrap of the seeds within each column; none for a single seed",
+        *_notes_on_seeds(table),
     )
     header = (table.rows, "interquartile mean", "95 %", f"P(better than {reference})", "95 %")
     title = f"Over settings: {table.cols} {', '.join(columns)}"
@@ -215,16 +217,16 @@ def over_settings_section(table: Pivot, baseline: str, repaired: str) -> Section
 
 
 def ranks_section(table: Pivot) -> Section:
-    """Average ranks over the complete columns, with Friedman's and Nemenyi's tests."""
+    """Average ranks over the columns, with Friedman's and Nemenyi's tests."""
     title, header = "Average ranks over the columns (1 is best)", (table.rows, "rank")
-    complete, notes = table.complete_columns, []
-    if excluded := [col for col in table.col_values if col not in complete]:
+    common, notes = table.common, _notes_on_seeds(table)
+    if excluded := [col for col in table.col_values if col not in common]:
         columns = f"{table.cols} {', '.join(excluded)}"
-        notes.append(f"excluded columns, as some rows have no run there: {columns}")
-    if not complete or len(table.row_values) < 2:
-        notes.append("ranks need at least two rows and one column with results for every row")
+        notes.append(f"excluded columns, as the rows have no seed in common there: {columns}")
+    if not common or len(table.row_values) < 2:
+        notes.append("ranks need at least two rows, and a column in which they share a seed")
         return Section(title, header, (), notes)
-    means = [[fmean(table.values(row, col)) for row in table.row_values] for col in complete]
+    means = [[fmean(values[row]) for row in table.row_values] for values in common.values()]
     found = stats.ranking(means, table.higher_is_better)
     if found.p is None:
         notes.append("testing the ranks needs at least two columns and ranks that are not all tied")
@@ -260,6 +262,16 @@ def print_sections(sections: Sequence[Section]) -> None:
             console.print(shown)
         for note in section.notes:
             console.print(note, highlight=False, markup=False)
+
+
+def _notes_on_seeds(table: Pivot) -> list[str]:
+    """Columns in which some rows have seeds that others lack."""
+    notes, rows = [], table.row_values
+    for col, values in table.common.items():
+        used, most = len(values[rows[0]]), max(len(table.values(row, col)) for row in rows)
+        if used < most:
+            notes.append(f"{table.cols} {col}: only the {used} of {most} seeds that all rows have")
+    return notes
 
 
 def _repaired_header(accuracy: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from reports.frame import statistics
 from reports.frame.load import Row, group_by
 
 TOO_FEW = "skipped: needs two methods with two settings in common and different results"
-Results = Mapping[str, Sequence[float]]  # accuracies in percent of each method, by seed
+Results = Mapping[str, Sequence[float]]  # accuracies in percent of each method, common seeds
 
 
 def critical_difference(rows: Sequence[Row], notes: list[str], accuracy: str = "last10") -> Figure:
@@ -71,7 +71,7 @@ def _common_results(
     rows: Sequence[Row], notes: list[str], accuracy: str
 ) -> tuple[list[str], list[Results], list[Row]]:
     """Methods, their accuracies in the settings in which all of them ran, and their runs."""
-    results: list[dict[str, list[float]]] = []
+    results: list[dict[str, dict[int, float]]] = []
     used: list[Row] = []
     known = [row for row in rows if f"summary.{accuracy}" in row]
     for group in select.by_setting(known).values():
@@ -83,7 +83,8 @@ def _common_results(
                 where = select.caption(members[0], "dataset", "partition", "noise")
                 notes.append(f"{name} in {where}: only the variant with most runs is shown")
             used += kept
-            results[-1][name] = [100 * float(row[f"summary.{accuracy}"]) for row in kept]
+            values = {row["seed"]: 100 * float(row[f"summary.{accuracy}"]) for row in kept}
+            results[-1][name] = values
     names, settings, dropped = common_settings(results)
     if not settings:
         raise UserError(TOO_FEW)
@@ -92,8 +93,10 @@ def _common_results(
     return names, settings, [row for row in used if row["method.name"] in names]
 
 
-def common_settings(results: Sequence[Results]) -> tuple[list[str], list[Results], list[str]]:
-    """Methods, the settings in which all of them ran, and dropped methods.
+def common_settings(
+    results: Sequence[Mapping[str, Mapping[int, float]]],
+) -> tuple[list[str], list[Results], list[str]]:
+    """Methods, the settings in which all of them ran with a common seed, and dropped methods.
 
     While fewer than two settings are complete, the method with the fewest settings is dropped.
     No settings are returned if no two methods have two settings in common.
@@ -101,7 +104,12 @@ def common_settings(results: Sequence[Results]) -> tuple[list[str], list[Results
     counts = Counter(name for setting in results for name in setting)
     methods, dropped = sorted(counts), list[str]()
     while len(methods) >= 2:
-        complete = [setting for setting in results if set(methods) <= set(setting)]
+        complete: list[Results] = [
+            common
+            for setting in results
+            if set(methods) <= set(setting)
+            and (common := statistics.common_seeds({name: setting[name] for name in methods}))
+        ]
         if len(complete) >= 2:
             return methods, complete, dropped
         dropped.append(min(methods, key=lambda name: (counts[name], name)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -13,7 +14,7 @@ from benchmarks.records.record import ACCURACIES
 from benchmarks.terminal.command import require_choice
 from methods.core.errors import UserError, invalid, unknown
 from reports.frame.load import Row, group_by, rows_of
-from reports.frame.statistics import BySeed
+from reports.frame.statistics import BySeed, common_seeds
 
 PERCENTAGES = (*ACCURACIES, "forgetting")  # fractions of the summary, shown in percent
 LOWER_IS_BETTER = ("cost.", "time.", "summary.forgetting")  # prefixes of metrics
@@ -56,11 +57,16 @@ class Pivot:
     def higher_is_better(self) -> bool:
         return not self.metric.startswith(LOWER_IS_BETTER)
 
-    @property
-    def complete_columns(self) -> list[str]:
-        """Columns in which every row has a result."""
-        rows = self.row_values
-        return [col for col in self.col_values if all(self.values(row, col) for row in rows)]
+    @cached_property
+    def common(self) -> dict[str, dict[str, list[float]]]:
+        """Values of the seeds that all rows have, by column and row, without empty columns."""
+        columns = {}
+        for col in self.col_values:
+            cells = {row: self.by_seed(row, col) for row in self.row_values}
+            columns[col] = common_seeds(
+                {row: {seed: v for (seed, _), v in cell.items()} for row, cell in cells.items()}
+            )
+        return {col: values for col, values in columns.items() if values}
 
 
 def select(frame: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:

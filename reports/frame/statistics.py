@@ -31,6 +31,15 @@ BySeed = Mapping[tuple[int, str], float]  # metric of each run, by seed and scen
 Key = TypeVar("Key")
 
 
+def common_seeds(results: Mapping[Key, Mapping[int, float]]) -> dict[Key, list[float]]:
+    """The values of the seeds that all methods have, in order of the seed; empty without any.
+
+    Results of different seeds are not comparable, because a seed also selects the scenario.
+    """
+    seeds = sorted(set.intersection(*map(set, results.values())))
+    return {key: [values[seed] for seed in seeds] for key, values in results.items() if seeds}
+
+
 def sample_std(values: Sequence[float]) -> float | None:
     """Standard deviation with n - 1; None for a single value."""
     return stdev(values) if len(values) > 1 else None
@@ -232,8 +241,8 @@ def damage_repaired(settings: Sequence[Sequence[Sequence[float]]]) -> Repair | N
     def share_and_damage(positions: Scores) -> Array:
         resampled = [part[:, np.asarray(i, int)] for part, i in zip(parts, positions, strict=True)]
         gain, damage = np.mean([values.mean(axis=-1) for values in resampled], axis=0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.stack([gain / damage, damage])
+        share = np.divide(gain, damage, out=np.zeros_like(damage), where=damage != 0)
+        return np.stack([share, damage])
 
     seeds = [np.arange(len(runs)) for runs in settings]
     share, damage = share_and_damage(seeds)

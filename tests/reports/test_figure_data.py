@@ -97,14 +97,15 @@ def test_curve_band_uses_shared_evaluations():
 
 
 def test_methods_with_few_settings_are_dropped():
-    """c ran in one setting only."""
+    """c ran in one setting only. In the last setting, a and b have no seed in common."""
     results = [
-        {"a": [0.5, 0.7], "b": [0.7], "c": [0.9]},
-        {"a": [0.5], "b": [0.4]},
-        {"a": [0.1], "b": [0.3]},
+        {"a": {1: 0.5, 2: 0.7}, "b": {2: 0.8}, "c": {2: 0.9}},
+        {"a": {1: 0.5}, "b": {1: 0.4}},
+        {"a": {1: 0.1}, "b": {2: 0.3}},
     ]
-    assert over_settings.common_settings(results) == (["a", "b"], results, ["c"])
-    assert over_settings.common_settings([{"a": [0.5], "b": [0.4]}])[1] == []
+    settings = [{"a": [0.7], "b": [0.8]}, {"a": [0.5], "b": [0.4]}]
+    assert over_settings.common_settings(results) == (["a", "b"], settings, ["c"])
+    assert over_settings.common_settings([{"a": {1: 0.5}, "b": {1: 0.4}}])[1] == []
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,14 @@ def test_damage_over_settings(write_sweep, capsys, tmp_path):
     )
 
 
+def test_ranks_compare_the_seeds_that_all_rows_have(write_sweep, capsys, tmp_path):
+    """FedAvg has the higher mean only because of seed 2."""
+    write_sweep({"fedprox": [0.5]}, given=[0.4, 0.9], clean=[0.8, 0.9])
+    ranks = compared(tmp_path).partition("## Average ranks")[2]
+    assert "| fedprox | 1.00 |\n| fedavg | 2.00 |" in ranks
+    assert "- noise.rho 0.6: only the 1 of 2 seeds that all rows have\n" in ranks
+
+
 def test_without_references_there_is_no_damage(write_run, capsys, tmp_path):
     write_run("dataset=cifar100", "method=fedavg")
     text = compared(tmp_path)
