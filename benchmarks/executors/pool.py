@@ -30,15 +30,12 @@ class Worker(Protocol):
 
     def send(self, task: bytes) -> None:
         """Send a task. If the worker has died, `receive` fails."""
-        ...
 
     def receive(self) -> bytes:
         """The reply to the task, see `TaskServer`. Raises WorkerDiedError."""
-        ...
 
     def end(self) -> None:
         """End the process, whatever it does. A task is never left half done: it is repeated."""
-        ...
 
 
 W = TypeVar("W", bound=Worker)
