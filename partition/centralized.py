@@ -1,7 +1,5 @@
 """All samples on one client, as in the centralized rows of FedCorr's Table 2."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from methods.core.errors import invalid
@@ -32,5 +30,6 @@ def clients_for_noise(labels: np.ndarray, seed: int, params: CentralizedParams) 
     return partition_iid(labels, params.noise_clients, seed, IidParams())
 
 
-_INFO = Partitioner("centralized", CentralizedParams, partition)
-PARTITIONERS.add(replace(_INFO, clients_for_noise=clients_for_noise))
+PARTITIONERS.add(
+    Partitioner("centralized", CentralizedParams, partition, clients_for_noise=clients_for_noise)
+)

@@ -6,8 +6,6 @@ overlap, and some samples are not used. Counts are rounded down, so a client can
 fewer samples.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from methods.core.errors import UserError, invalid
@@ -51,5 +49,12 @@ def partition(
     return client_indices
 
 
-_INFO = Partitioner("classes_per_client", ClassesPerClientParams, partition)
-PARTITIONERS.add(replace(_INFO, disjoint=False, uses_all_samples=False))
+PARTITIONERS.add(
+    Partitioner(
+        "classes_per_client",
+        ClassesPerClientParams,
+        partition,
+        disjoint=False,
+        uses_all_samples=False,
+    )
+)

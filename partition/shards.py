@@ -13,7 +13,7 @@ from partition.base import PARTITIONERS, Partitioner, make_rng
 
 @parameters
 class ShardsParams:
-    shards_per_client: PositiveInt = 2
+    shards_per_client: PositiveInt = 2  # number of shards of a client
 
 
 def partition(

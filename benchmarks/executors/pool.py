@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.executors.serialization import Exchange, is_independent
 from benchmarks.federation.tasks import ClientTask, PredictionTask, Task, client_of
-from benchmarks.federation.transfer import Border, map_tensors
+from benchmarks.federation.transfer import DeviceTransfer, map_tensors
 from benchmarks.federation.worker import WorkerContext
 from methods.core.contract import DivergenceError
 
@@ -30,15 +30,12 @@ class Worker(Protocol):
 
     def send(self, task: bytes) -> None:
         """Send a task. If the worker has died, `receive` fails."""
-        ...
 
     def receive(self) -> bytes:
         """The reply to the task, see `TaskServer`. Raises WorkerDiedError."""
-        ...
 
     def end(self) -> None:
         """End the process, whatever it does. A task is never left half done: it is repeated."""
-        ...
 
 
 W = TypeVar("W", bound=Worker)
@@ -145,10 +142,10 @@ class TaskServer:
     def reply_to(self, message: bytes) -> bytes:
         """Execute a task. Returns the result or the exception."""
         if is_independent(message):
-            self._exchange, self._border = Exchange(), Border(self._context.device)
+            self._exchange, self._transfer = Exchange(), DeviceTransfer(self._context.device)
         try:
             task, next_client = self._exchange.loads(message)
-            result = self._context.execute(task, next_client, self._border)
+            result = self._context.execute(task, next_client, self._transfer)
             return self._exchange.dumps(result)
         except DivergenceError as error:
             return self._exchange.dumps(error)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.federation.tasks import Task, client_of
-from benchmarks.federation.transfer import Border
+from benchmarks.federation.transfer import DeviceTransfer
 from benchmarks.federation.worker import WorkerContext
 
 
@@ -18,10 +18,10 @@ class SerialExecutor:
         context.start()
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
-        border = Border(self.context.device)
+        transfer = DeviceTransfer(self.context.device)
         following = [*map(client_of, tasks[1:]), None]
         return [
-            self.context.execute(task, next_client, border)
+            self.context.execute(task, next_client, transfer)
             for task, next_client in zip(tasks, following, strict=False)
         ]
 

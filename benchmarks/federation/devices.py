@@ -70,9 +70,9 @@ def device_type(name: str) -> str:
 
 
 def first_device(config: ExecutorConfig) -> torch.device:
-    """The device of the first worker. Raises UserError if it does not exist, or for its precision.
+    """The device of the first worker. Raises UserError if it is missing or lacks an option.
 
-    With Ray, each worker finds its device; the CPU is that of this process.
+    With Ray, each worker finds its own device. The result is then the CPU of this process.
     """
     is_remote = config.name == "ray"
     device = HOST if is_remote else resolve_devices(config.device)[0]

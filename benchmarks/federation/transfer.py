@@ -40,7 +40,7 @@ def upload(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     ]
 
 
-class Border:
+class DeviceTransfer:
     """Moves tasks to a device and results back. A tensor that several tasks share is copied once.
 
     A tensor that was copied to the device and comes back is the host tensor again.
@@ -102,7 +102,7 @@ class UploadQueue:
         """A value with its tensors on the device. It is not kept."""
         waiting = self._queued[self._num_uploaded :]
         moved: T
-        *uploaded, moved = Border(self.device).to_device([*waiting, value])
+        *uploaded, moved = DeviceTransfer(self.device).to_device([*waiting, value])
         self._queued[self._num_uploaded :] = uploaded
         self._num_uploaded = len(self._queued)
         return moved

@@ -22,7 +22,7 @@ from benchmarks.federation.tasks import (
     PredictionTask,
     Task,
 )
-from benchmarks.federation.transfer import HOST, Border, upload
+from benchmarks.federation.transfer import HOST, DeviceTransfer, upload
 from methods.core.contract import Method
 from methods.core.flat_model import Engine, FlatModel
 from methods.core.machine import available_cores
@@ -97,24 +97,24 @@ class WorkerContext:
         self._ahead[client_id] = self._reader.submit(self.train.read, index, self.device)
 
     def execute(
-        self, task: Task, next_client: int | None = None, border: Border | None = None
+        self, task: Task, next_client: int | None = None, transfer: DeviceTransfer | None = None
     ) -> Any:
         """Execute a task on the device. The task and the result are in host memory.
 
-        The images of the next client are read meanwhile. Tasks with the same border share what
+        The images of the next client are read meanwhile. Tasks with the same transfer share what
         their payloads have in common.
         """
         self._models_in_use = 0
-        border = border or Border(self.device)
+        transfer = transfer or DeviceTransfer(self.device)
         try:
             if isinstance(task, ClientTask):
                 ahead = self._ahead.pop(task.client_id, None)
                 self._ahead.clear()
                 if next_client is not None:
                     self._read_ahead(next_client)
-                return self._run(task, border, None if ahead is None else ahead.result)
+                return self._run(task, transfer, None if ahead is None else ahead.result)
             if isinstance(task, PredictionTask):
-                return border.to_host(self._predict(task, border))
+                return transfer.to_host(self._predict(task, transfer))
             return self._describe_device()
         except torch.OutOfMemoryError as error:
             lower = "lower executor.workers or train.batch_size, or use executor.device=cpu"
@@ -127,7 +127,7 @@ class WorkerContext:
         return devices.describe(self.device, self.build_module, example)
 
     def _run(
-        self, task: ClientTask, border: Border, read: Callable[[], Tensor] | None
+        self, task: ClientTask, transfer: DeviceTransfer, read: Callable[[], Tensor] | None
     ) -> ClientTaskResult:
         # Dropout draws from torch's global generator, so each task gets its own stream.
         stream = task.ctx.generator("layers", task.task, task.client_id)
@@ -135,7 +135,7 @@ class WorkerContext:
         index = torch.from_numpy(self.client_indices[task.client_id])
         given_labels = self.all_given_labels[index]
         labels = given_labels if task.labels is None else task.labels
-        payload = border.to_device(task.payload, shared=True)
+        payload = transfer.to_device(task.payload, shared=True)
         client = LocalClient(
             task.client_id,
             ClientImages(self.train, index, self.device, read),
@@ -147,7 +147,7 @@ class WorkerContext:
             *([GraphStep] if self.uses_cuda_graph else []),
         )
         reply = getattr(self.method, task.task)(LocalTask(client, payload, task.ctx))
-        reply, (new_labels, state) = border.to_host((reply, changes_of(client)))
+        reply, (new_labels, state) = transfer.to_host((reply, changes_of(client)))
         return ClientTaskResult(
             reply,
             new_labels,
@@ -158,8 +158,8 @@ class WorkerContext:
         )
 
     @torch.no_grad()
-    def _predict(self, task: PredictionTask, border: Border) -> PredictionResult:
-        vectors = border.to_device(task.models, shared=True)
+    def _predict(self, task: PredictionTask, transfer: DeviceTransfer) -> PredictionResult:
+        vectors = transfer.to_device(task.models, shared=True)
         models = {name: self.acquire_model().load(v).eval() for name, v in vectors.items()}
         parts = []
         for index in torch.split(task.index, EVAL_BATCH_SIZE):

@@ -39,18 +39,17 @@ class CheckpointFile:
         The entries must have the names and types of `expected`, the state before the first round.
         """
         warnings: list[str] = []
-        for path, consequence in (
-            (self.latest, "using the previous checkpoint"),
-            (self.previous, "starting from the first round"),
-        ):
-            if not path.exists():
-                continue
+        found = [path for path in (self.latest, self.previous) if path.exists()]
+        for path in found:
             data = path.read_bytes()
             try:
                 state = decode(self._checked_content(data))
                 _require_types(state, expected)
                 return state, warnings
             except ValueError as error:
+                consequence = "using the previous checkpoint"
+                if path == found[-1]:
+                    consequence = "starting from the first round"
                 warnings.append(f"cannot use {path}: {error}; {consequence}")
             path.unlink()  # The next `save` must not move it over an intact file.
         return None, warnings

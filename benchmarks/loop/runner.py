@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks import data, models
+from benchmarks import data
 from benchmarks.config.schema import PROTOCOL_VERSION, RunConfig, to_plain_data
 from benchmarks.engine.compiled import CompiledEngine
 from benchmarks.engine.selection import select_engine
@@ -105,7 +105,6 @@ class Run:
         """Use `scenario` if given, otherwise build it from the configuration."""
         self.config, self.tracker, self.lease = config, tracker, lease
         self.dataset = data.load(config.dataset.name, config.data_dir, config.dataset.params)
-        models.validate_model(config.model.name, self.dataset.shape, config.model.params)
         self.scenario = scenario or build_scenario(config, self.dataset)
         self.method, self.spec = build_method(config, self.dataset)
         build_module = module_builder(config, self.dataset)

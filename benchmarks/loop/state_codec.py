@@ -20,10 +20,10 @@ TREE = "tree"
 STORED = "tensors, arrays, numbers, strings, None, and lists, tuples, dicts and states of these"
 
 
-def encode(value: Any, name: str = "state") -> bytes:
+def encode(value: Any) -> bytes:
     """Encode nested data. Raises UserError with the path of a value that cannot be stored."""
     arrays: dict[int, np.ndarray] = {}
-    tree = _encode(value, name, arrays, {})
+    tree = _encode(value, "state", arrays, {})
     text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
     named: dict[str, Any] = {TREE: text} | {str(index): array for index, array in arrays.items()}
     buffer = io.BytesIO()

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PREFIX = ".lease."
-BEAT_SECONDS = 10.0
-STALE_SECONDS = 10 * BEAT_SECONDS
+RENEWAL_SECONDS = 10.0
+STALE_SECONDS = 10 * RENEWAL_SECONDS
 FILE_BYTES = 1024  # A renewal overwrites the whole content in one call.
 
 
@@ -71,7 +71,7 @@ class Lease:
             raise RunLeasedError(f"{self.path.parent} was taken over by another process") from None
 
     def renew_until(self, end: threading.Event) -> None:
-        while not end.wait(BEAT_SECONDS):
+        while not end.wait(RENEWAL_SECONDS):
             with suppress(OSError, RunLeasedError):  # The round loop renews it, too, and stops.
                 self.renew()
 

@@ -46,7 +46,7 @@ def planned_sweep(runs_dir: Path, run_ids: Sequence[str]) -> Iterator[None]:
 
 
 def read_plans(runs_dir: Path) -> list[Plan]:
-    """Plans of the sweeps of a directory, in the order of their start. Others are skipped."""
+    """Plans of the sweeps of a directory, by their start. Unreadable files are skipped."""
     plans = []
     for path in (runs_dir / PLANS_DIR).glob("*.json"):
         try:

@@ -21,8 +21,8 @@ from methods.core.params import Fraction, NonNegative, NonNegativeInt, PositiveI
 from methods.core.plugins import all_entry_points
 from methods.core.renames import rename_keys
 
-# Accuracies of a summary, and what they are accuracies of.
-TESTED = "evaluated models on the test split"
+TESTED = "evaluated models on the test split"  # what the accuracies of a summary are measured on
+# Accuracies of a summary, and the evaluations they are from.
 ACCURACIES = {
     "selected": "evaluation with the best accuracy on held-out samples with given labels",
     "last10": "mean of the last ten evaluations",

@@ -20,14 +20,12 @@ class References(NamedTuple):
     given: Record
     clean: Record
 
-    def repaired(self, summary: Summary, metric: str = "last10") -> float | None:
+    def repaired(self, summary: Summary) -> float | None:
         """Share of the damage by label noise that a method repairs; None without damage."""
         if self.given.summary is None or self.clean.summary is None:
             return None
-        value, given, clean = (
-            getattr(each, metric) for each in (summary, self.given.summary, self.clean.summary)
-        )
-        return float((value - given) / (clean - given)) if clean > given else None
+        given, clean = self.given.summary.last10, self.clean.summary.last10
+        return (summary.last10 - given) / (clean - given) if clean > given else None
 
 
 def is_reference(record: Record) -> bool:
@@ -38,7 +36,7 @@ def is_reference(record: Record) -> bool:
 def find_references(records: Iterable[Record]) -> dict[str, References]:
     """Reference runs by run id, for all completed runs that have them.
 
-    Of several variants of FedAvg, one with the same kind of hyper-parameters is preferred, then one
+    Of several variants of FedAvg, one with the same kind of hyperparameters is preferred, then one
     with the same training parameters.
     """
     done = [record for record in records if record.status == "done"]
@@ -47,7 +45,7 @@ def find_references(records: Iterable[Record]) -> dict[str, References]:
         if record.config["method"]["name"] == REFERENCE_METHOD:
             variants = pairs.setdefault(_setting(record), {})
             variant = json.dumps([record.config["method"], record.config["train"]])
-            variants.setdefault(variant, {})[record.config.get("labels", "given")] = record
+            variants.setdefault(variant, {})[record.config.get("labels") or "given"] = record
     found = {}
     for record in done:
         variants = pairs.get(_setting(record), {})

@@ -1,1 +1,1 @@
-"""Hydra plugins of the suite: the sweeper and the search path of installed packages."""
+"""Hydra plugins of the suite: sweeper, Ray launcher, search path, protocols, help text."""

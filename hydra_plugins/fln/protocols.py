@@ -62,11 +62,11 @@ def _node(selection: Selection) -> DictConfig:
     return node
 
 
-def _protocols() -> "list[str]":
+def _protocols() -> list[str]:
     return protocol_names(_conf_dirs())
 
 
-def _conf_dirs() -> "list[Path]":
+def _conf_dirs() -> list[Path]:
     """Directories of the search path: of the suite, of installed packages, of --config-dir."""
     search_path = GlobalHydra.instance().config_loader().get_search_path().get_path()
     paths = [str(entry.path).removeprefix("file://") for entry in search_path]

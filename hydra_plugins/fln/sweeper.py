@@ -51,8 +51,8 @@ class CheckedSweeper(Sweeper):
         self._joblib_options()
         sweeps = [*(f"{key}={value}" for key, value in self._params.items()), *arguments]
         code = execute_runs(plan_runs(sweeps, composer), self._launch, print_results_table)
-        for error in self._disk_errors[:1]:
-            raise error
+        if self._disk_errors:
+            raise self._disk_errors[0]
         if code:
             raise SystemExit(code)
 

@@ -19,7 +19,7 @@ AtLeastOne = Annotated[float, Field(ge=1)]
 
 @parameters
 class FedCNMLParams:
-    """Parameters of Fed-CNML. Lengths in rounds are out of `paper_rounds` rounds."""
+    """Parameters of Fed-CNML. Numbers of rounds refer to a run of `paper_rounds` rounds."""
 
     # none; c1: no mutual scoring; c2: one model that selects for itself; c3: no triplet loss
     ablation: Literal["none", "c1", "c2", "c3"] = "none"

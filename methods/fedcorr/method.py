@@ -263,7 +263,7 @@ class FedCorr(FinalStageDelegation):
         return task.client.reply({}, relabeled=self._relabel(samples, logits, task))
 
     def _relabel(self, candidates: Tensor, logits: Tensor, task: LocalTask) -> int:
-        """Replace labels of candidates with a confident prediction. Returns their number."""
+        """Replace labels of candidates with confident predictions. Returns how many changed."""
         client, theta = task.client, self.params.theta
         labels, changed = relabeling.relabel(client.labels.cpu(), candidates, logits, theta)
         (client.labels,) = client.upload(labels)

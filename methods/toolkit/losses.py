@@ -10,9 +10,9 @@ def cross_entropy(logits: Tensor, labels: Tensor, reduction: str = "mean") -> Te
     return F.cross_entropy(logits, labels, reduction=reduction)
 
 
-def entropy(probabilities: Tensor, floor: float = 1e-12) -> Tensor:
+def entropy(probabilities: Tensor) -> Tensor:
     """Shannon entropy of each row, in nats."""
-    return -(probabilities * probabilities.clamp_min(floor).log()).sum(1)
+    return -(probabilities * probabilities.clamp_min(1e-12).log()).sum(1)
 
 
 def sharpen(probabilities: Tensor, temperature: float) -> Tensor:
@@ -37,12 +37,12 @@ def one_hot(labels: Tensor, num_classes: int) -> Tensor:
     return F.one_hot(labels, num_classes).to(torch.float32)
 
 
-def tempered_softmax(logits: Tensor, temperature: float, floor: float = 1e-6) -> Tensor:
-    """softmax(z / T), clamped to [floor, 1] because LSG and FedLSR take its logarithm.
+def tempered_softmax(logits: Tensor, temperature: float) -> Tensor:
+    """softmax(z / T), clamped to [1e-6, 1] because LSG and FedLSR take its logarithm.
 
     Clamped entries have no gradient. At T = 1/3 they are frequent, so log-softmax is no substitute.
     """
-    return (logits / temperature).softmax(1).clamp(floor, 1.0)
+    return (logits / temperature).softmax(1).clamp(1e-6, 1.0)
 
 
 def kl_terms(target: Tensor, probabilities: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ def _check_owner(path: Path) -> None:
 
 def _run_compiler(*arguments: str) -> bytes:
     """Run the C++ compiler and return its standard output."""
-    command = shlex.split(os.environ.get("CXX") or "g++")
+    command = shlex.split(os.environ.get("CXX", "")) or ["g++"]
     try:
         result = subprocess.run(
             [*command, *FLAGS, *arguments],
@@ -73,6 +73,8 @@ def _run_compiler(*arguments: str) -> bytes:
         )
     except FileNotFoundError:
         raise UserError(f"C++ compiler {command[0]} not found") from None
+    except OSError as error:
+        raise UserError(f"cannot run {command[0]}: {error.strerror}") from None
     except subprocess.TimeoutExpired:
         raise UserError(f"{command[0]} took more than {COMPILER_SECONDS} s") from None
     except subprocess.CalledProcessError as error:

@@ -14,7 +14,7 @@ def ramp(round: int, length: int) -> float:
 
 
 def forget_rate(round: int, length: int, final: float) -> float:
-    """Fraction of a batch to drop (Co-teaching): `length` equal steps from 0 to `final`."""
+    """Fraction of a batch to drop (Co-teaching): linear from 0 to `final` in `length` rounds."""
     return final if round >= length else final * round / max(length - 1, 1)
 
 

@@ -181,6 +181,14 @@ def test_other_header_is_refused_and_the_previous_file_used(
     assert reason in warning and warning.endswith("; using the previous checkpoint")
 
 
+def test_damaged_only_checkpoint_names_the_first_round(tmp_path: Path) -> None:
+    checkpoint = CheckpointFile(tmp_path, IDENTITY)
+    checkpoint.save({"round": 1})
+    checkpoint.latest.write_bytes(b"rubbish")
+    state, (warning,) = checkpoint.load({"round": 0})
+    assert state is None and warning.endswith("; starting from the first round")
+
+
 def test_crash_during_a_checkpoint_keeps_the_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,7 +108,7 @@ def test_holder_notices_that_its_lease_was_taken(tmp_path: Path) -> None:
 def test_lease_is_renewed_with_the_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_module, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(lease_module, "RENEWAL_SECONDS", 0.01)
     with hold_lease(tmp_path) as lease:
         os.utime(lease.path, (1e9, 1e9))
         lease.progress = {"round": 7}

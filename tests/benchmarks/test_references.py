@@ -93,6 +93,8 @@ def test_references_of_another_seed_or_scenario_are_not_used(tmp_path: Path) -> 
     records = read_records(tmp_path)
     given, clean = records["fedavg", "given"], records["fedavg", "clean"]
     assert set(find_references([given, clean])) == {given.run_id}
+    null_labels = given.model_copy(update={"config": given.config | {"labels": None}})
+    assert set(find_references([null_labels, clean])) == {given.run_id}
     moved = clean.scenario.model_copy(update={"hash": "other"})
     assert find_references([given, clean.model_copy(update={"scenario": moved})]) == {}
     other_seed = clean.model_copy(update={"config": clean.config | {"seed": 2}})
@@ -128,4 +130,4 @@ def test_damage_repaired() -> None:
     repaired = References(of(0.4), of(0.8)).repaired
     assert repaired(summary(0.7)) == pytest.approx(0.75)
     assert repaired(summary(0.3)) == pytest.approx(-0.25)
-    assert repaired(summary(0.9), "best") is None, "no damage"
+    assert References(of(0.8), of(0.8)).repaired(summary(0.9)) is None, "no damage"

@@ -20,7 +20,7 @@ from benchmarks.executors import SerialExecutor
 from benchmarks.federation import client, devices
 from benchmarks.federation.client import ImageSplit
 from benchmarks.federation.tasks import ClientTask
-from benchmarks.federation.transfer import Border, upload
+from benchmarks.federation.transfer import DeviceTransfer, upload
 from benchmarks.loop.runner import Run
 from benchmarks.models.base import ImageClassifier
 from methods.core import registry
@@ -237,7 +237,7 @@ def test_nondeterministic_operators_are_found() -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-# The border
+# Transfers
 
 
 def test_upload_is_one_transfer_of_all_types() -> None:
@@ -258,14 +258,14 @@ def test_upload_is_one_transfer_of_all_types() -> None:
 
 
 def test_shared_payload_is_uploaded_once_and_comes_back_as_itself() -> None:
-    border, vector = Border(torch.device(DEVICE)), torch.randn(10)
+    transfer, vector = DeviceTransfer(torch.device(DEVICE)), torch.randn(10)
     payload = Payload({"a": vector, "b": vector}, {"level": 0.5, "list": [torch.ones(2)]})
     with second_device.counting() as counts:
-        first, second = (border.to_device(payload, shared=True) for _ in range(2))
+        first, second = (transfer.to_device(payload, shared=True) for _ in range(2))
     assert counts.uploads == 1
     assert first.models["a"] is first.models["b"] is second.models["a"]
     with second_device.counting() as counts:
-        back = border.to_host(second)
+        back = transfer.to_host(second)
     assert counts.transfers == 0 and back.models["a"] is vector
     assert back.shared["level"] == 0.5 and isinstance(back, Payload)
 

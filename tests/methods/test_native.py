@@ -23,6 +23,7 @@ def source(tmp_path: Path) -> Path:
     [
         ("false", r"false failed \(exit code 1\)"),
         ("no-such-compiler -O2", "C\\+\\+ compiler no-such-compiler not found"),
+        ("/", "cannot run /: Permission denied"),
         ("sh -c 'exec sleep 60'", "sh took more than 0.2 s"),
     ],
 )
