@@ -202,13 +202,14 @@ def find_heading(headings: Iterable[Heading], label: str, what: str) -> Heading:
 
 def merge_overrides(*layers: Iterable[str]) -> tuple[str, ...]:
     """Join overrides. Later ones win. Choosing a group drops earlier values inside that group."""
-    merged: dict[str, str] = {}
+    merged: dict[str, str] = {}  # by key
     for override in (override for layer in layers for override in layer):
-        key, _, value = override.partition("=")
-        merged = {old: kept for old, kept in merged.items() if not old.startswith(f"{key}.")}
+        key = override.partition("=")[0]
+        inside = f"{key}."
+        merged = {k: text for k, text in merged.items() if not k.lstrip("+~").startswith(inside)}
         if "oracle" in merged:
-            marked = merged["oracle"].strip("[]").split(",")
-            kept = [name for name in marked if not name.startswith(f"{key}.")]
-            merged["oracle"] = f"[{','.join(kept)}]"
-        merged[key] = value
-    return tuple(f"{key}={value}" for key, value in merged.items())
+            marked = merged["oracle"].removeprefix("oracle=").strip("[]").split(",")
+            kept = [name for name in marked if not name.startswith(inside)]
+            merged["oracle"] = f"oracle=[{','.join(kept)}]"
+        merged[key] = override
+    return tuple(merged.values())

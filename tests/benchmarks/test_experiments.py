@@ -61,6 +61,9 @@ def test_models_of_rows_apply_at_every_scale() -> None:
 def test_selecting_an_option_drops_earlier_values_of_its_group() -> None:
     run = ["noise=rho_tau", "noise.rho=0.4", "seed=1"]
     assert merge_overrides(run, ["noise=symmetric", "seed=2"]) == ("noise=symmetric", "seed=2")
+    run = ["method=fedprox", "++method.mu=0.4", "~method.form"]
+    assert merge_overrides(run, ["method=fedavg"]) == ("method=fedavg",)
+    assert merge_overrides(["seed=1"], ["~method.mu"]) == ("seed=1", "~method.mu")
 
 
 def test_runs_have_the_name_of_their_experiment() -> None:
