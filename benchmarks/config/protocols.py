@@ -55,7 +55,7 @@ def resolve(selection: Selection, conf_dirs: Sequence[Path]) -> Overrides:
     if used == "published":
         own, found = _merge(protocol["published"], selection)
     elif used == "tuned" and (path := _tuned_file(selection, conf_dirs)):
-        content = _read(path, path.stat().st_mtime_ns)
+        content = read_mapping(path)
         if not isinstance(content.get("overrides"), dict):
             raise UserError(f"cannot read {path}: expected `overrides` with keys and values")
         own, found = content["overrides"], True
@@ -69,7 +69,7 @@ def load_protocol(name: str, conf_dirs: Sequence[Path]) -> dict[str, list[Overri
     for path in (conf / "protocol" / f"{name}.yaml" for conf in conf_dirs):
         if not path.is_file():
             continue
-        content = _read(path, path.stat().st_mtime_ns)
+        content = read_mapping(path)
         for key in content:
             if key not in KEYS:
                 raise UserError(f"cannot read {path}: {unknown('key', key, KEYS)}")
@@ -114,9 +114,13 @@ def _no_setting(protocol: dict[str, list[Overrides]], selection: Selection, key:
     )
 
 
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Content of a YAML file, read again after a change. Raises UserError."""
+    return _read(path, path.stat().st_mtime_ns)
+
+
 @lru_cache(maxsize=256)
 def _read(path: Path, modified: int) -> dict[str, Any]:
-    """Content of a YAML file, read again after a change."""
     try:
         content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
