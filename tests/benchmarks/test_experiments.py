@@ -104,6 +104,11 @@ def test_equal_rows_are_run_once(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ({"row": []}, "unknown key experiment.row: did you mean rows?"),
+        (
+            {"common": ["method=fedavg"]},
+            "invalid experiment.common=['method=fedavg']: expected a str",
+        ),
+        ({"extra": None}, "invalid experiment.extra=null: expected a list"),
         ({"rows": 3}, "invalid experiment.rows=3: expected a list of overrides"),
         ({"extra": [{"rows": ["B"]}]}, "unknown mine: row B: available: A"),
         ({"skip": [{"columns": ["B"]}]}, "unknown mine: column B: available: "),
