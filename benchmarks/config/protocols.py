@@ -14,17 +14,28 @@ conf/tuned/PROTOCOL/DATASET_SCALE/METHOD.yaml, under the key `overrides`.
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import yaml
+from pydantic import Field
 
-from methods.core.errors import UserError, unknown
+from methods.core.errors import UserError, invalid, unknown
+from methods.core.params import Tuple, build_params, parameters
 
 SCALES = ("paper", "laptop", "smoke")
 HYPERPARAMETERS = ("published", "common", "tuned")
-KEYS = ("base", "common", "published")
 GROUPS = ("model", "partition", "noise")  # config groups whose option a protocol selects
 Overrides = dict[str, Any]  # dotted keys
+Entries = Annotated[Tuple[Overrides], Field(description="a list of mappings")]
+
+
+@parameters
+class Protocol:
+    """Content of a protocol file."""
+
+    base: str | None = None
+    common: Entries = ()
+    published: Entries = ()
 
 
 class Selection(NamedTuple):
@@ -69,15 +80,15 @@ def load_protocol(name: str, conf_dirs: Sequence[Path]) -> dict[str, list[Overri
     for path in (conf / "protocol" / f"{name}.yaml" for conf in conf_dirs):
         if not path.is_file():
             continue
-        content = read_mapping(path)
-        for key in content:
-            if key not in KEYS:
-                raise UserError(f"cannot read {path}: {unknown('key', key, KEYS)}")
-        base = load_protocol(content["base"], conf_dirs)["common"] if "base" in content else []
-        return {
-            "common": [*base, *content.get("common", [])],
-            "published": content.get("published", []),
-        }
+        raw = read_mapping(path)
+        try:
+            content = build_params(Protocol, raw, "")
+            if content.base == name:
+                raise invalid("base", name, "another protocol")
+        except UserError as error:
+            raise UserError(f"cannot read {path}: {error}") from error
+        base = load_protocol(content.base, conf_dirs)["common"] if content.base else []
+        return {"common": [*base, *content.common], "published": [*content.published]}
     raise unknown("protocol", name, protocol_names(conf_dirs))
 
 
@@ -94,7 +105,7 @@ def _merge(entries: Iterable[Overrides], selection: Selection) -> tuple[Override
     found = False
     for entry in entries:
         given = {name: entry[name] for name in selectors if name in entry}
-        lists = {name: [one] if isinstance(one, str) else one for name, one in given.items()}
+        lists = {name: one if isinstance(one, list) else [one] for name, one in given.items()}
         if not all(getattr(selection, name) in names for name, names in lists.items()):
             continue
         found = True

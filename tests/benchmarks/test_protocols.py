@@ -259,6 +259,9 @@ def test_protocol_of_a_config_directory(tmp_path: Path, capsys: pytest.CaptureFi
     [
         ("commmon: []", "unknown key commmon: did you mean common?"),
         ("base: nothing", "unknown protocol nothing: available: digits, fedcnml"),
+        ("base: mine", "invalid base='mine': expected another protocol"),
+        ("common:", "invalid common=null: expected a list of mappings"),
+        ("published: [3]", "invalid published=[3]: expected a list of mappings"),
         ("[1]", "expected a mapping"),
         ("a: [", "ParserError"),
     ],
