@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_helpers import compose_runs
 
-from benchmarks.config.compose import compose_run, compose_runs
+from benchmarks.config.compose import compose_run
 from benchmarks.config.experiments import (
     CONF,
     experiment_names,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from run_helpers import compose_runs
 
 from benchmarks.config import experiments, protocols
-from benchmarks.config.compose import compose_run, compose_runs
+from benchmarks.config.compose import compose_run
 from benchmarks.config.labels import protocol_caption
 from benchmarks.config.protocols import Selection, load_protocol, resolve
 from benchmarks.config.schema import SCALES
