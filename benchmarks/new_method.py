@@ -69,6 +69,8 @@ def write_method(name: str, package_dir: Path | None) -> list[Path]:
     else:
         root, package = package_dir, re.sub(r"\W", "_", package_dir.resolve().name)
         templates = PACKAGE_FILES
+    if not package.isidentifier():
+        raise invalid("package", str(package_dir), "a directory whose name starts with a letter")
     values |= {"package": package, "distribution": package.replace("_", "-")}
     values["module"] = f"{package}.{name}"
     files = {root / path.format(**values): template for path, template in templates.items()}

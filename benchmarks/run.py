@@ -20,6 +20,7 @@ from benchmarks.config import compose
 from benchmarks.config.experiments import CONF
 from benchmarks.config.explain import explain_error, is_missing_source
 from benchmarks.config.flags import arrange_arguments
+from benchmarks.terminal.command import print_error
 from methods.core.errors import UserError, cannot_use
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def run_job(config: DictConfig) -> float:
     try:
         code = _run_one(config)
     except (UserError, OSError) as error:
-        code = _print_error(error)
+        code = print_error(error)
     if code:
         sys.exit(code)
     return 0.0
@@ -151,10 +152,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except Exception as error:
         if isinstance(error, OSError) and not isinstance(error, HydraException):
-            return _print_error(error)
+            return print_error(error)
         if not is_command_error(error):
             raise
-        return _print_error(_explain(error, arguments))
+        return print_error(_explain(error, arguments))
     finally:
         sys.argv = program
 
@@ -181,12 +182,6 @@ def _explain(error: Exception, arguments: Sequence[str]) -> UserError:
     except (HydraException, OSError, UserWarning):
         pass  # the first error says what is wrong
     return explain_error(error)
-
-
-def _print_error(error: UserError | OSError) -> int:
-    shown = cannot_use(error) if isinstance(error, OSError) else error
-    print(f"error: {shown}", file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

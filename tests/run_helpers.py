@@ -3,7 +3,7 @@
 import csv
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,20 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from benchmarks.config.compose import Composer, hydra_session
 from benchmarks.config.schema import RunConfig
 from benchmarks.loop.runner import Run
 from benchmarks.records.files import CURVE_FILE, JOURNAL_FILE, RECORD_FILE
 from benchmarks.tracking.tracker import Tracker
 
 PLUGIN = Path(__file__).parent / "plugin_example"
+
+
+def compose_runs(runs: Iterable[Iterable[str]]) -> list[RunConfig]:
+    """Compose and validate several runs in one Hydra session."""
+    with hydra_session():
+        composer = Composer()
+        return [composer.compose_run(overrides) for overrides in runs]
 
 
 class SilentTracker(Tracker):

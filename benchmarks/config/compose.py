@@ -35,13 +35,6 @@ def compose_run(overrides: Iterable[str]) -> RunConfig:
         return Composer().compose_run(overrides)
 
 
-def compose_runs(runs: Iterable[Iterable[str]]) -> list[RunConfig]:
-    """Compose and validate several runs. Raises UserError on the first invalid one."""
-    with hydra_session():
-        composer = Composer()
-        return [composer.compose_run(overrides) for overrides in runs]
-
-
 class _Known(NamedTuple):
     """What was read from the configuration directories of one search path."""
 

@@ -16,7 +16,8 @@ scale-dependent sections: model, training, federation, budget and evaluation are
 scale. A file with `defaults: [OTHER]` has the layout of another file.
 
 Parameters of method and training that differ between runs which otherwise differ in the noise only
-are chosen by the true noise. `oracle` lists them, and a file with one noise level says so itself.
+are chosen by the true noise. The key `oracle` of these runs lists them. A file with one noise level
+sets the key itself.
 """
 
 import re
@@ -25,9 +26,10 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
+from pydantic import Field
 
 from methods.core.errors import invalid, unknown
 from methods.core.params import Tuple, build_params, parameters
@@ -35,7 +37,18 @@ from methods.core.params import Tuple, build_params, parameters
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SCALE_DEPENDENT_SECTIONS = ("model", "train", "federation", "budget", "evaluate")
 HYPERPARAMETERS = ("method.", "train.")
-KEYS = ("common", "rows", "columns", "extra", "skip")
+Entries = Annotated[Tuple[Any], Field(description="a list")]
+
+
+@parameters
+class Layout:
+    """Content of an experiment file."""
+
+    common: str = ""
+    rows: Any = ("",)
+    columns: Any = ("",)
+    extra: Entries = ()
+    skip: Entries = ()
 
 
 @dataclass(frozen=True)
@@ -155,17 +168,14 @@ def _read_layout(path: Path) -> dict[str, Any]:
 
 def parse_experiment(name: str, content: Mapping[str, Any]) -> Experiment:
     """Layout from the content of an experiment file."""
-    for key in content:
-        if key not in KEYS:
-            raise unknown("key", f"experiment.{key}", KEYS)
-    extra, skip = content.get("extra", []), content.get("skip", [])
+    layout = build_params(Layout, content, "experiment")
     experiment = Experiment(
         name,
-        tuple(content.get("common", "").split()),
-        parse_headings(content.get("rows", [""]), "experiment.rows"),
-        parse_headings(content.get("columns", [""]), "experiment.columns"),
-        tuple(build_params(ExtraOverrides, entry, "experiment.extra") for entry in extra),
-        tuple(build_params(Selection, entry, "experiment.skip") for entry in skip),
+        tuple(layout.common.split()),
+        parse_headings(layout.rows, "experiment.rows"),
+        parse_headings(layout.columns, "experiment.columns"),
+        tuple(build_params(ExtraOverrides, entry, "experiment.extra") for entry in layout.extra),
+        tuple(build_params(Selection, entry, "experiment.skip") for entry in layout.skip),
     )
     for entry in (*experiment.extra, *experiment.skip):
         for label in entry.rows:
@@ -202,13 +212,14 @@ def find_heading(headings: Iterable[Heading], label: str, what: str) -> Heading:
 
 def merge_overrides(*layers: Iterable[str]) -> tuple[str, ...]:
     """Join overrides. Later ones win. Choosing a group drops earlier values inside that group."""
-    merged: dict[str, str] = {}
+    merged: dict[str, str] = {}  # by key
     for override in (override for layer in layers for override in layer):
-        key, _, value = override.partition("=")
-        merged = {old: kept for old, kept in merged.items() if not old.startswith(f"{key}.")}
+        key = override.partition("=")[0]
+        inside = f"{key}."
+        merged = {k: text for k, text in merged.items() if not k.lstrip("+~").startswith(inside)}
         if "oracle" in merged:
-            marked = merged["oracle"].strip("[]").split(",")
-            kept = [name for name in marked if not name.startswith(f"{key}.")]
-            merged["oracle"] = f"[{','.join(kept)}]"
-        merged[key] = value
-    return tuple(f"{key}={value}" for key, value in merged.items())
+            marked = merged["oracle"].removeprefix("oracle=").strip("[]").split(",")
+            kept = [name for name in marked if not name.startswith(inside)]
+            merged["oracle"] = f"oracle=[{','.join(kept)}]"
+        merged[key] = override
+    return tuple(merged.values())

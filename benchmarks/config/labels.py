@@ -24,8 +24,8 @@ def run_title(config: RunConfig) -> str:
 def protocol_caption(runs: Iterable[tuple[str, str, str]]) -> str:
     """Protocols and hyperparameters of (protocol, hyperparameters, method), for a table's caption.
 
-    `protocol digits, hyperparameters common (lsg), tuned (fedcorr)`: more than one value has the
-    methods behind it.
+    `protocol digits, hyperparameters common (lsg), tuned (fedcorr)`: if there are several values,
+    each is followed by its methods.
     """
     found = list(runs)
     parts = []

@@ -14,17 +14,28 @@ conf/tuned/PROTOCOL/DATASET_SCALE/METHOD.yaml, under the key `overrides`.
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import yaml
+from pydantic import Field
 
-from methods.core.errors import UserError, unknown
+from methods.core.errors import UserError, invalid, unknown
+from methods.core.params import Tuple, build_params, parameters
 
 SCALES = ("paper", "laptop", "smoke")
 HYPERPARAMETERS = ("published", "common", "tuned")
-KEYS = ("base", "common", "published")
 GROUPS = ("model", "partition", "noise")  # config groups whose option a protocol selects
 Overrides = dict[str, Any]  # dotted keys
+Entries = Annotated[Tuple[Overrides], Field(description="a list of mappings")]
+
+
+@parameters
+class Protocol:
+    """Content of a protocol file."""
+
+    base: str | None = None
+    common: Entries = ()
+    published: Entries = ()
 
 
 class Selection(NamedTuple):
@@ -55,7 +66,7 @@ def resolve(selection: Selection, conf_dirs: Sequence[Path]) -> Overrides:
     if used == "published":
         own, found = _merge(protocol["published"], selection)
     elif used == "tuned" and (path := _tuned_file(selection, conf_dirs)):
-        content = _read(path, path.stat().st_mtime_ns)
+        content = read_mapping(path)
         if not isinstance(content.get("overrides"), dict):
             raise UserError(f"cannot read {path}: expected `overrides` with keys and values")
         own, found = content["overrides"], True
@@ -69,15 +80,15 @@ def load_protocol(name: str, conf_dirs: Sequence[Path]) -> dict[str, list[Overri
     for path in (conf / "protocol" / f"{name}.yaml" for conf in conf_dirs):
         if not path.is_file():
             continue
-        content = _read(path, path.stat().st_mtime_ns)
-        for key in content:
-            if key not in KEYS:
-                raise UserError(f"cannot read {path}: {unknown('key', key, KEYS)}")
-        base = load_protocol(content["base"], conf_dirs)["common"] if "base" in content else []
-        return {
-            "common": [*base, *content.get("common", [])],
-            "published": content.get("published", []),
-        }
+        raw = read_mapping(path)
+        try:
+            content = build_params(Protocol, raw, "")
+            if content.base == name:
+                raise invalid("base", name, "another protocol")
+        except UserError as error:
+            raise UserError(f"cannot read {path}: {error}") from error
+        base = load_protocol(content.base, conf_dirs)["common"] if content.base else []
+        return {"common": [*base, *content.common], "published": [*content.published]}
     raise unknown("protocol", name, protocol_names(conf_dirs))
 
 
@@ -94,7 +105,7 @@ def _merge(entries: Iterable[Overrides], selection: Selection) -> tuple[Override
     found = False
     for entry in entries:
         given = {name: entry[name] for name in selectors if name in entry}
-        lists = {name: [one] if isinstance(one, str) else one for name, one in given.items()}
+        lists = {name: one if isinstance(one, list) else [one] for name, one in given.items()}
         if not all(getattr(selection, name) in names for name, names in lists.items()):
             continue
         found = True
@@ -114,9 +125,13 @@ def _no_setting(protocol: dict[str, list[Overrides]], selection: Selection, key:
     )
 
 
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Content of a YAML file, read again after a change. Raises UserError."""
+    return _read(path, path.stat().st_mtime_ns)
+
+
 @lru_cache(maxsize=256)
 def _read(path: Path, modified: int) -> dict[str, Any]:
-    """Content of a YAML file, read again after a change."""
     try:
         content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:

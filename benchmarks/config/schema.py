@@ -198,7 +198,7 @@ class RunConfig:
 
 
 def drop_defaults(config: dict[str, Any]) -> dict[str, Any]:
-    """Remove keys with their usual value that many run ids are older than."""
+    """Remove later keys with their usual value, so that earlier runs keep their ids."""
     if not config["evaluate"].get("validation"):
         config["evaluate"].pop("validation", None)
     for key, usual in (("labels", "given"), ("precision", "fp32")):

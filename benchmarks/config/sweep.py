@@ -45,14 +45,12 @@ def plan_runs(overrides: Sequence[str], composer: Composer) -> list[PlannedRun]:
 def add_references(runs: Sequence[PlannedRun], composer: Composer) -> list[PlannedRun]:
     """The runs, followed by the reference runs of those with `references=true`."""
     planned = {run.config.run_id: run for run in runs}
-    own = ("method=", "method.", "labels=")
+    method = f"method={REFERENCE_METHOD}"
     shared = dict.fromkeys(
-        tuple(text for text in overrides if not text.startswith(own))
-        for overrides, config in runs
-        if config.references
+        merge_overrides(overrides, [method]) for overrides, config in runs if config.references
     )
     for overrides, labels in product(shared, ("given", "clean")):
-        run = [*overrides, f"method={REFERENCE_METHOD}", f"labels={labels}"]
+        run = list(merge_overrides(overrides, [f"labels={labels}"]))
         reference = composer.compose_run(run)
         planned.setdefault(reference.run_id, PlannedRun(run, reference))
     return list(planned.values())

@@ -17,7 +17,6 @@ ARRAY_FILES = tuple(f"{name}.npy" for name in ARRAY_NAMES)
 
 def read(info: DatasetInfo, data_dir: Path, params: object = None) -> Arrays:
     """Read the four arrays. Hashes are not compared, as that takes longer than reading."""
-    info.require_files(data_dir)
     arrays: dict[str, np.ndarray] = {}
     for name in ARRAY_NAMES:
         path = data_dir / info.name / f"{name}.npy"

@@ -1,7 +1,8 @@
 """Digests of the content of data, which are part of a run's identity. Paths are not.
 
 `DATA_DIR/.digests.json` keeps the digest of each file or dataset together with the size and times
-of its files, so that the content is read again only after a change.
+of its files, or of the first two levels of its folders. The content is read again only after these
+have changed.
 """
 
 import hashlib

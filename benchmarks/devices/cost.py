@@ -34,7 +34,7 @@ def count_run(config: RunConfig) -> float:
         raise UserError(f"cannot count operations: the size of {info.name} is not known")
     clients, budget = config.federation.num_clients, config.budget.participations
     samples = budget * config.train.local_epochs * info.num_samples[0] / clients
-    num_models = next(m.num_models for m in registry.list_methods() if m.name == config.method.name)
+    num_models = registry.get(config.method.name).num_models
     share = getattr(config.method.params, "budget_fraction", 1.0)
     per_sample = count_pass(config.model.name, info.num_classes, info.shape, config.model.params)
     return float(samples * share * num_models * per_sample)

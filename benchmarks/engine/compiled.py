@@ -130,7 +130,7 @@ class _ChainPass(torch.autograd.Function):
         needs_x = ctx.needs_input_grad[1]
         if torch.is_grad_enabled():  # the gradient will be differentiated: eager passes
             weights, x, *_ = ctx.saved_tensors
-            output, _ = ctx.chain.functional.functional_forward(weights, x.new_empty(0), x)
+            output = ctx.chain.functional.functional_forward(weights, x)
             inputs = (weights, x) if needs_x else (weights,)
             gradients = torch.autograd.grad(output, inputs, grad, create_graph=True)
             return (*gradients, *[None] * (3 - len(gradients)))

@@ -140,7 +140,7 @@ def resnet50(num_classes: int, shape: Shape, pretrained: bool, weights_path: str
 def pretrained_path(weights_path: str | None) -> Path:
     """The given file, or the file in torchvision's download directory."""
     if weights_path:
-        return Path(weights_path)
+        return Path(weights_path).expanduser()
     return Path(torch.hub.get_dir()) / "checkpoints" / PRETRAINED_FILE
 
 

@@ -104,8 +104,8 @@ def build_scenario(config: RunConfig, dataset: Dataset) -> Scenario:
 def hold_out(scenario: Scenario, share: float, seed: int) -> Scenario:
     """Take a random share of the samples of each client away from it.
 
-    At least one sample is held out and at least one is kept. Noise rates are those of the samples
-    that are kept; noise levels stay.
+    At least one sample is kept, and at least one is held out unless it is the only one. Noise rates
+    are those of the samples that are kept; noise levels stay.
     """
     if not share:
         return scenario

@@ -34,7 +34,7 @@ def reference_work() -> ReferenceWork:
 class Peer:
     """The processes of a framework."""
 
-    def __init__(self, module: str, processes: int = 1):
+    def __init__(self, module: str, processes: int):
         """With several processes, each has a rank, and the first one answers."""
         self._module = module
         code = f"from {__package__}.{module} import main; main()"

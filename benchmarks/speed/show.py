@@ -43,7 +43,7 @@ def result_tables(results: Mapping[str, Result]) -> Iterator[Table]:
 
 
 def _table(title: str, headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
-    table = Table(*headings, title=title, title_justify="left", show_header=any(headings))
+    table = Table(*headings, title=title, title_justify="left")
     for row in rows:
         table.add_row(*row)
     return table

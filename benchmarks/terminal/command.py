@@ -33,15 +33,20 @@ def run_command(
     try:
         return function(parse_options(arguments, defaults, accepts_run_filters, words))
     except (UserError, OSError) as error:
-        shown = cannot_use(error) if isinstance(error, OSError) else error
-        print(f"error: {shown}", file=sys.stderr)
-        return 2
+        return print_error(error)
     except InterruptedCommand as error:
         print(f"interrupted: {error.consequence}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def print_error(error: UserError | OSError) -> int:
+    """Print the error in one line. Returns the exit code."""
+    shown = cannot_use(error) if isinstance(error, OSError) else error
+    print(f"error: {shown}", file=sys.stderr)
+    return 2
 
 
 def parse_options(

@@ -103,7 +103,8 @@ def print_results_table(runs: Sequence[PlannedRun], finished: set[str]) -> int:
         if status != "done" and not is_earlier:
             log = f" ({config.run_dir / LOG_FILE})" if record else ""
             reasons.append(f"{run_label(overrides)}: {status}: {reason}{log}")
-        values = dict(text.split("=", 1) for text in overrides) | {"labels": config.labels}
+        pairs = (text.partition("=") for text in overrides)  # ~key has no value
+        values = {key: value for key, _, value in pairs} | {"labels": config.labels}
         results = _results(record, references.get(config.run_id)) if record else {}
         shown = f"{status} (earlier)" if is_earlier else status
         rows.append({key: values.get(key, "") for key in keys} | {"status": shown} | results)

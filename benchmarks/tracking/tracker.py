@@ -70,7 +70,7 @@ class Tracker:
             self._progress.stop()
 
     def log(self, text: str) -> None:
-        """Write a line to the log. A disk that cannot be written stops a run elsewhere."""
+        """Write a line to the log. Errors are ignored: the record and checkpoints report them."""
         with suppress(OSError):
             self.run_dir.mkdir(parents=True, exist_ok=True)
             with open(self.run_dir / LOG_FILE, "a") as file:

@@ -68,7 +68,7 @@ class WandbTracker(Tracker):
     def __init__(self, title: str, config: RunConfig, console: Console, live: bool | None = None):
         super().__init__(title, config.run_dir, console, live)
         self.config = config
-        self._run: Any = None  # None: not started, closed, or given up after an error
+        self._run: Any = None  # None: not started, closed, or ended by an error
         self._was_opened = False
         self._next_step = 0  # the first step that W&B does not have
 
@@ -158,7 +158,7 @@ class WandbTracker(Tracker):
         self._next_step = step + 1
 
     def _call_wandb(self, function: Callable[[Any], Any]) -> None:
-        """Call a function with the W&B run, if there is one. After an error W&B is given up."""
+        """Call a function with the W&B run, if there is one. An error ends the use of W&B."""
         if self._run is None:
             return
         try:
@@ -225,7 +225,7 @@ class WandbTracker(Tracker):
 def read_entries(session: Path) -> Iterator[dict[str, Any]]:
     """Log entries in a W&B directory, read with `wandb leet inspect`.
 
-    Of a file that was cut off, the complete entries are read.
+    Of a truncated file, the complete entries are read.
     """
     for path in session.glob("run-*.wandb"):
         options = ["--no-observability", "--json", "--run-file", str(path), str(session.parent)]

@@ -6,9 +6,9 @@
 
 Every method has the same number of trials and the same budget per trial. All trials run with a
 quarter of the budget; the first one, which is the recipe, and the best quarter of the others with
-the whole budget. The search space of a method is conf/search/METHOD.yaml; without a file, the
-learning rate.
-A stopped command resumes when it is repeated. Several commands at once share the work.
+the whole budget. The search space of a method is the learning rate and the parameters in
+conf/search/METHOD.yaml, if there is such a file. A stopped command resumes when it is repeated.
+Several commands at once share the work.
 
 Options:
   method=      methods, separated by commas, or all
@@ -68,6 +68,9 @@ def _run(options: Options, command: str) -> int:
     if "seed" in options:
         expected = f"seeds={FIRST_TUNING_SEED} or another list of seeds"
         raise invalid("seed", options["seed"], expected)
+    if options.get("hyperparameters", "common") != "common":
+        expected = "common, the recipe around which values are searched"
+        raise invalid("hyperparameters", options["hyperparameters"], expected)
     jobs, trials = (layer.require_integer(key, options[key], 1) for key in ("jobs", "trials"))
     seeds = tuple(layer.require_integers("seeds", options["seeds"], FIRST_TUNING_SEED))
     judge = require_choice("judge", options["judge"], list(JUDGES))

@@ -5,8 +5,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from benchmarks.config.protocols import read_mapping
 from benchmarks.config.schema import RunConfig
 from benchmarks.loop.results import NUM_LAST_EVALUATIONS
 from benchmarks.records.files import write_yaml
@@ -63,11 +62,8 @@ def read_tuned(directory: Path) -> list[Data]:
     """The files of a directory, in the order of the methods' names."""
     found = []
     for path in sorted(directory.glob("*.yaml")):
-        try:
-            data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
-            raise UserError(f"cannot read {path}: {type(error).__name__}") from error
-        if not isinstance(data, dict) or not data.keys() >= KEYS:
+        data = read_mapping(path)
+        if not data.keys() >= KEYS:
             raise UserError(f"cannot read {path}: expected keys {', '.join(sorted(KEYS))}")
         found.append(data)
     return found

@@ -16,7 +16,7 @@ from benchmarks.records.lease import read_lease
 from benchmarks.run import run_from_config
 from benchmarks.tune.study import FIRST, FULL, Study
 
-POLL_SECONDS = 2.0  # between looks at runs that another command executes
+POLL_SECONDS = 2.0  # between checks of runs that another command executes
 
 
 class InProcessExecutor(Executor):

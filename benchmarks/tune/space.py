@@ -7,6 +7,7 @@ conf/search/default.yaml applies to every method; with `relative`, bounds are fa
 recipe's value. A method without a file has these parameters only.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,7 @@ class SearchedParameter:
         from optuna.distributions import FloatDistribution, IntDistribution
 
         if self.is_integer:
-            return IntDistribution(int(self.low), int(self.high), log=self.log)
+            return IntDistribution(math.ceil(self.low), math.floor(self.high), log=self.log)
         return FloatDistribution(self.low, self.high, log=self.log)
 
     def round(self, value: float) -> float:

@@ -25,6 +25,7 @@ from benchmarks.loop.results import NUM_LAST_EVALUATIONS
 from benchmarks.records.readers import read_curve
 from benchmarks.records.record import CorruptRecordError, read_record
 from benchmarks.tune.space import Values, import_optuna, load_space, sample_values
+from methods.core.errors import invalid
 
 REDUCTION = 4  # of the budget in the first stage, and of the trials in the second stage
 FIRST, FULL = 0, 1  # stages
@@ -45,6 +46,8 @@ class Study:
     def __init__(self, method: str, settings: TuningSettings, composer: Composer):
         self.method, self.settings, self._composer = method, settings, composer
         self.recipe = self._compose([], settings.seeds[0]).config
+        if settings.judge == "noisy" and not self.recipe.evaluate.validation:
+            raise invalid("evaluate.validation", 0.0, "a share above 0, or judge=clean")
         self.space = load_space(self.recipe, settings.overrides)
         full = self.recipe.budget.participations
         first = max(math.ceil(full / REDUCTION), self.recipe.federation.clients_per_round)
@@ -140,9 +143,12 @@ class Study:
     @property
     def best(self) -> int | None:
         """The trial with the best score in the full stage; None if no trial was successful."""
-        scores = {trial: self.score(FULL, trial) or -math.inf for trial in self.trials(FULL)}
-        best = max(scores, key=lambda trial: scores[trial], default=None)
-        return None if best is None or scores[best] == -math.inf else best
+        scores: dict[int, float] = {}
+        for trial in self.trials(FULL):
+            score = self.score(FULL, trial)
+            if score is not None and score != -math.inf:
+                scores[trial] = score
+        return max(scores, key=lambda trial: scores[trial], default=None)
 
     def _open(self) -> Any:
         optuna = import_optuna()

@@ -136,6 +136,7 @@ def test_new_package_passes_the_contract_suite(tmp_path: Path) -> None:
         (["Mine"], "invalid NAME='Mine': expected lower-case letters"),
         (["fedavg"], f"cannot write {ROOT / 'methods' / 'fedavg.py'}: it exists"),
         (["mine", "dir=x"], "unknown key dir"),
+        (["mine", "package=/nowhere/3d"], "invalid package='/nowhere/3d': expected a directory"),
     ],
 )
 def test_invalid_new_method_is_one_line(

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 import pytest
 from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
+from run_helpers import compose_runs
 
 from benchmarks.config import compose as compose_module
 from benchmarks.config.compose import (
     Composer,
     compose_run,
-    compose_runs,
     hydra_session,
     validate_config,
 )

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_helpers import compose_runs
 
-from benchmarks.config.compose import compose_run, compose_runs
+from benchmarks.config.compose import compose_run
 from benchmarks.config.experiments import (
     CONF,
     experiment_names,
@@ -61,6 +62,9 @@ def test_models_of_rows_apply_at_every_scale() -> None:
 def test_selecting_an_option_drops_earlier_values_of_its_group() -> None:
     run = ["noise=rho_tau", "noise.rho=0.4", "seed=1"]
     assert merge_overrides(run, ["noise=symmetric", "seed=2"]) == ("noise=symmetric", "seed=2")
+    run = ["method=fedprox", "++method.mu=0.4", "~method.form"]
+    assert merge_overrides(run, ["method=fedavg"]) == ("method=fedavg",)
+    assert merge_overrides(["seed=1"], ["~method.mu"]) == ("seed=1", "~method.mu")
 
 
 def test_runs_have_the_name_of_their_experiment() -> None:
@@ -101,6 +105,11 @@ def test_equal_rows_are_run_once(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ({"row": []}, "unknown key experiment.row: did you mean rows?"),
+        (
+            {"common": ["method=fedavg"]},
+            "invalid experiment.common=['method=fedavg']: expected a str",
+        ),
+        ({"extra": None}, "invalid experiment.extra=null: expected a list"),
         ({"rows": 3}, "invalid experiment.rows=3: expected a list of overrides"),
         ({"extra": [{"rows": ["B"]}]}, "unknown mine: row B: available: A"),
         ({"skip": [{"columns": ["B"]}]}, "unknown mine: column B: available: "),

@@ -5,8 +5,8 @@ from itertools import product
 from typing import Any
 
 import pytest
+from run_helpers import compose_runs
 
-from benchmarks.config.compose import compose_runs
 from benchmarks.config.experiments import (
     Experiment,
     Heading,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from run_helpers import compose_runs
 
 from benchmarks.config import experiments, protocols
-from benchmarks.config.compose import compose_run, compose_runs
+from benchmarks.config.compose import compose_run
 from benchmarks.config.labels import protocol_caption
 from benchmarks.config.protocols import Selection, load_protocol, resolve
 from benchmarks.config.schema import SCALES
@@ -259,6 +260,9 @@ def test_protocol_of_a_config_directory(tmp_path: Path, capsys: pytest.CaptureFi
     [
         ("commmon: []", "unknown key commmon: did you mean common?"),
         ("base: nothing", "unknown protocol nothing: available: digits, fedcnml"),
+        ("base: mine", "invalid base='mine': expected another protocol"),
+        ("common:", "invalid common=null: expected a list of mappings"),
+        ("published: [3]", "invalid published=[3]: expected a list of mappings"),
         ("[1]", "expected a mapping"),
         ("a: [", "ParserError"),
     ],

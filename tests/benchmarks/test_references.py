@@ -48,6 +48,16 @@ def test_fedavg_of_the_sweep_is_shared() -> None:
     assert len(planned("labels=clean")) == 2, "no reference of a reference"
 
 
+def test_references_have_no_parameters_of_the_method() -> None:
+    """Also if its parameters are marked as an oracle or are not set in the usual form."""
+    options = ("++method.mu=0.1", "oracle=[method.mu]")
+    assert [method for method, *_ in planned("method=fedprox", *options)] == [
+        "fedprox",
+        "fedavg",
+        "fedavg",
+    ]
+
+
 def test_references_share_all_but_labels(configure: Configure, digits: data.Dataset) -> None:
     given, clean = configure("noise.rho=1.0"), configure("noise.rho=1.0", "labels=clean")
     assert given.run_id != clean.run_id and "labels" not in given.hashed_config()

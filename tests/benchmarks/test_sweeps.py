@@ -156,6 +156,13 @@ def test_completed_runs_are_not_launched(
     assert len(started) == 1 and "seed 3" in started[0]
 
 
+def test_results_of_runs_without_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`~KEY` is an override without a value."""
+    command = ["-m", *SMALL, f"runs_dir={tmp_path}", "method=fedprox", "~method.mu"]
+    assert main(command) == 0
+    assert "1 done, 0 diverged, 0 failed, 0 skipped" in capsys.readouterr().out
+
+
 def test_runs_are_in_the_order_of_the_command_line(tmp_path: Path) -> None:
     runs = sweep.expand([*SMALL, "method=fedprox,fedavg", "seed=range(1,3)"])
     found = [(run.config.method.name, run.config.seed) for run in runs]

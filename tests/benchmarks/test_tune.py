@@ -22,7 +22,7 @@ from benchmarks.config.schema import RunConfig
 from benchmarks.run import main as run_main
 from benchmarks.tune import execution
 from benchmarks.tune.__main__ import main
-from benchmarks.tune.space import load_space, sample_values
+from benchmarks.tune.space import SearchedParameter, load_space, sample_values
 from benchmarks.tune.study import FIRST, FULL, Study, TuningSettings
 from methods.core.registry import list_methods
 
@@ -270,9 +270,14 @@ def test_search_space_contains_the_recipe(method: str) -> None:
         assert all(parameter.low <= each[parameter.key] <= parameter.high for each in values)
 
 
+def test_integers_are_searched_within_the_bounds() -> None:
+    parameter = SearchedParameter("train.local_epochs", 0.5, 2.5, True, 1)
+    assert parameter.distribution == optuna.distributions.IntDistribution(1, 2, log=True)
+
+
 def test_finalists_are_the_best_of_the_first_stage() -> None:
     with hydra_session():
-        settings = TuningSettings(("scale=smoke",), 8, (1000,), "noisy")
+        settings = TuningSettings(("scale=smoke",), 8, (1000,), "clean")
         study = Study("fedavg", settings, Composer())
 
         def set_score(stage: int, trial: int, score: float) -> None:
@@ -283,6 +288,8 @@ def test_finalists_are_the_best_of_the_first_stage() -> None:
             assert study.trials(FULL) == []
             set_score(FIRST, trial, score)
         assert study.trials(FULL) == [0, 1, 4] and study.best is None
+        set_score(FULL, 1, 0.0)
+        assert study.best == 1
         set_score(FULL, 0, 0.65)
         set_score(FULL, 1, 0.6)
         set_score(FULL, 4, 0.7)
@@ -299,6 +306,8 @@ def test_finalists_are_the_best_of_the_first_stage() -> None:
         (["method=fedavgg"], "invalid method=fedavgg: did you mean fedavg?"),
         (["method=fedavg", "seeds=1000,7"], "invalid seeds='1000,7': expected integers of at"),
         (["method=fedavg", "seed=1"], "invalid seed='1': expected seeds=1000"),
+        (["method=fedavg", "hyperparameters=tuned"], "invalid hyperparameters='tuned': expected c"),
+        (["method=fedavg", "evaluate.validation=0"], "invalid evaluate.validation=0.0: expected a"),
         (["method=fedavg", "trials=0"], "invalid trials='0': expected an integer of at least 1"),
         (["method=fedavg", "judge=best"], "invalid judge=best: available: noisy, clean"),
         (["method=fedavg", "report=yes"], "invalid report=yes: available: true, false"),

@@ -65,6 +65,7 @@ def test_pretrained_resnet50(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, so
         for key in [key for key in stored if key.endswith("num_batches_tracked")]:
             del stored[key]
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
     path = (
         tmp_path / "mine.pth"
         if is_given
@@ -80,7 +81,7 @@ def test_pretrained_resnet50(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, so
             "resnet50",
             14,
             SHAPE,
-            ResNet50Params(pretrained=True, weights_path=str(path) if is_given else None),
+            ResNet50Params(pretrained=True, weights_path="~/mine.pth" if is_given else None),
         )
     loaded = model.state_dict()
     for key in stored.keys() - {"fc.weight", "fc.bias"}:

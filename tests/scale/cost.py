@@ -19,7 +19,7 @@ from rich.table import Table
 from torch.nn.functional import cross_entropy
 
 from benchmarks import models
-from benchmarks.config.compose import compose_runs
+from benchmarks.config.compose import compose_run
 from benchmarks.config.schema import RunConfig
 from benchmarks.data.registry import DATASETS
 from benchmarks.devices.cost import count_pass, count_run
@@ -34,7 +34,7 @@ def columns(configs: Sequence[RunConfig]) -> list[RunConfig]:
     """One run of FedAvg for each federated scenario and model of the published tables."""
     parts = ("dataset", "model", "partition", "noise", "federation", "budget")
     found = {repr([getattr(config, part) for part in parts]): config for config in configs}
-    fedavg = compose_runs([["method=fedavg"]])[0].method
+    fedavg = compose_run(["method=fedavg"]).method
     federated = [config for config in found.values() if config.partition.name != "centralized"]
     return [replace(config, method=fedavg) for config in federated]
 
@@ -42,7 +42,7 @@ def columns(configs: Sequence[RunConfig]) -> list[RunConfig]:
 def method_factors() -> dict[str, float]:
     """Trained models per participation, as a share of the budget, by method."""
     names = [info.name for info in registry.list_methods()]
-    runs = compose_runs([f"method={name}", "dataset=cifar10", "scale=paper"] for name in names)
+    runs = [compose_run([f"method={name}", "dataset=cifar10", "scale=paper"]) for name in names]
     fedavg = count_run(runs[names.index("fedavg")])
     return {name: count_run(run) / fedavg for name, run in zip(names, runs, strict=True)}
 
