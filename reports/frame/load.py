@@ -5,7 +5,8 @@ the fields of `benchmarks.records.record.Record`: `status`, `scenario.hash`, `su
 `metrics.clients/f1`, `cost.participations`, `time.seconds_method` and so on. Accuracies are
 fractions. `summary.forgetting` is best minus last10. `reference.given.best`,
 `reference.clean.best` and so on are the accuracies of the run's reference runs. `run_dir` is the
-run directory, `config` has the keys and values of the configuration that this run has.
+run directory, `config` has the keys and values of the configuration that this run has. A record
+without `precision` is of a run with fp32.
 """
 
 import os
@@ -117,6 +118,14 @@ def unfinished_warning(run_dir: Path) -> str:
     return f"{run_dir}: unfinished, no {RECORD_FILE}; excluded"
 
 
+def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Configuration of a record under the keys of the command line, without protocol version."""
+    flat = flatten({key: value for key, value in config.items() if key != "protocol_version"})
+    if "precision" in flat:
+        flat["executor.precision"] = flat.pop("precision")
+    return flat
+
+
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested sections under dotted keys. Lists become tuples, so that every value is hashable."""
     flat: dict[str, Any] = {}
@@ -167,11 +176,14 @@ def _run_dirs(directory: Path) -> Iterable[Path]:
 
 
 def _row(run_dir: Path, record: Record) -> Row:
-    config = flatten(
-        {key: value for key, value in record.config.items() if key != "protocol_version"}
-    )
+    config = flat_config(record.config)
     sections = record.model_dump(include=set(SECTIONS), exclude_unset=True)
-    row = config | {name: getattr(record, name) for name in SCALARS} | flatten(sections)
+    row = (
+        {"executor.precision": "fp32"}
+        | config
+        | {name: getattr(record, name) for name in SCALARS}
+        | flatten(sections)
+    )
     if {"summary.best", "summary.last10"} <= row.keys():
         row["summary.forgetting"] = row["summary.best"] - row["summary.last10"]
     return row | {"run_dir": run_dir, "config": config}

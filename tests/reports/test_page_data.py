@@ -12,7 +12,7 @@ import yaml
 from fake_runs import make_unfinished, set_status, write_sweep
 
 from benchmarks.records.readers import read_scenario
-from reports.frame.load import flatten
+from reports.frame.load import flat_config, flatten
 from reports.page import collect, traces
 from reports.page.rerun import rerun, to_override_value
 
@@ -187,6 +187,7 @@ def test_unfinished_runs_are_in_the_setting_of_finished_ones(tmp_path, frozen_co
     make_unfinished(second)
     config = yaml.safe_load((second / "config.yaml").read_text())
     config["evaluate"]["validation"], config["labels"] = 0.0, "given"
+    config["executor"] = {"precision": "fp32"}
     (second / "config.yaml").write_text(yaml.safe_dump(config))
     data = collect.build_page_data([str(tmp_path)])[0]
     ((_, entry),) = entries_of(data).items()
@@ -223,6 +224,16 @@ def test_command_has_the_protocol_if_it_is_not_the_default():
         "protocol=lsg hyperparameters=published scale=laptop train.lr=0.01"
     )
     assert set(found.defaults) == {"protocol", "hyperparameters", "train.lr"}
+
+
+def test_command_has_the_precision():
+    """Uses the real configuration."""
+    from benchmarks.config.compose import compose_run
+
+    config = compose_run(["executor.precision=bf16"])
+    found = rerun(flat_config(config.hashed_config()), config.scale)
+    assert compose_run(shlex.split(found.command)[3:]).run_id == config.run_id
+    assert set(found.defaults) == {"executor.precision"}
 
 
 def test_command_names_data_files_and_oracle_parameters(tmp_path):
