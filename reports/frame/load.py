@@ -5,8 +5,7 @@ the fields of `benchmarks.records.record.Record`: `status`, `scenario.hash`, `su
 `metrics.clients/f1`, `cost.participations`, `time.seconds_method` and so on. Accuracies are
 fractions. `summary.forgetting` is best minus last10. `reference.given.best`,
 `reference.clean.best` and so on are the accuracies of the run's reference runs. `run_dir` is the
-run directory, `config` has the keys and values of the configuration that this run has. A record
-without `precision` is of a run with fp32.
+run directory, `config` has the keys and values of the configuration that this run has.
 """
 
 import os
@@ -178,12 +177,8 @@ def _run_dirs(directory: Path) -> Iterable[Path]:
 def _row(run_dir: Path, record: Record) -> Row:
     config = flat_config(record.config)
     sections = record.model_dump(include=set(SECTIONS), exclude_unset=True)
-    row = (
-        {"executor.precision": "fp32"}
-        | config
-        | {name: getattr(record, name) for name in SCALARS}
-        | flatten(sections)
-    )
+    row = {"executor.precision": "fp32"} | config | flatten(sections)
+    row |= {name: getattr(record, name) for name in SCALARS}
     if {"summary.best", "summary.last10"} <= row.keys():
         row["summary.forgetting"] = row["summary.best"] - row["summary.last10"]
     return row | {"run_dir": run_dir, "config": config}

@@ -22,7 +22,7 @@ LOWER_IS_BETTER = (  # prefixes of metrics
 )
 METRIC_SECTIONS = ("summary.", "reference.", "metrics.", "cost.", "time.", "scenario.")
 CONFIG_SECTIONS = ("scale", "protocol", "hyperparameters", *COMPONENTS, *HASHED_SECTIONS)
-CONFIG_SECTIONS += ("executor",)
+CONFIG_SECTIONS += ("executor",)  # its precision
 
 
 @dataclass(frozen=True)

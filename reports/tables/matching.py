@@ -26,7 +26,7 @@ FlatConfig = Mapping[str, Any]
 ABSENT = "absent"
 # Equal at every scale
 CELL_SECTIONS = ("protocol", "hyperparameters", "dataset", "method", "noise", "partition", "oracle")
-CELL_SECTIONS += ("executor",)
+CELL_SECTIONS += ("executor",)  # its precision
 
 
 @dataclass
