@@ -21,8 +21,10 @@ LOWER_IS_BETTER = (  # prefixes of metrics
     *("metrics.labels/harmed", "metrics.memorization/wrong"),
 )
 METRIC_SECTIONS = ("summary.", "reference.", "metrics.", "cost.", "time.", "scenario.")
-CONFIG_SECTIONS = ("scale", "protocol", "hyperparameters", *COMPONENTS, *HASHED_SECTIONS)
-CONFIG_SECTIONS += ("executor",)  # its precision
+CONFIG_SECTIONS = (
+    *("scale", "protocol", "hyperparameters", *COMPONENTS, *HASHED_SECTIONS),
+    "executor",  # its precision
+)
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,11 @@ from reports.published.tables import PublishedTable, load_table, table_names
 CellKey = tuple[str, str]  # row label, column label
 FlatConfig = Mapping[str, Any]
 ABSENT = "absent"
-# Equal at every scale
-CELL_SECTIONS = ("protocol", "hyperparameters", "dataset", "method", "noise", "partition", "oracle")
-CELL_SECTIONS += ("executor",)  # its precision
+# Equal at every scale. `executor` has the precision only.
+CELL_SECTIONS = (
+    *("protocol", "hyperparameters", "dataset", "method", "noise", "partition", "oracle"),
+    "executor",
+)
 
 
 @dataclass
