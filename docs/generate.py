@@ -19,7 +19,6 @@ from benchmarks.data import DATASETS  # noqa: E402
 from benchmarks.models import MODELS  # noqa: E402
 from methods.core import params, registry  # noqa: E402
 from methods.core.contract import ClientPool, Diagnosis, Method, ServerState  # noqa: E402
-from methods.core.params import describe  # noqa: E402
 from methods.core.plugins import Registry  # noqa: E402
 from methods.core.task import (  # noqa: E402
     Batch,
@@ -35,15 +34,8 @@ from partition import PARTITIONERS  # noqa: E402
 
 OBJECTS = (LocalTask, Client, Batch, Payload, Reply, RoundContext, TaskSpec)
 OBJECTS += (ClientPool, ServerState, Diagnosis)
-PARAMETER_TYPES = {
-    "Positive": params.Positive,
-    "NonNegative": params.NonNegative,
-    "PositiveInt": params.PositiveInt,
-    "NonNegativeInt": params.NonNegativeInt,
-    "Fraction": params.Fraction,
-    "ProperFraction": params.ProperFraction,
-    "PositiveFraction": params.PositiveFraction,
-}
+PARAMETER_TYPES = ("Positive", "NonNegative", "PositiveInt", "NonNegativeInt")
+PARAMETER_TYPES += ("Fraction", "ProperFraction", "PositiveFraction")
 SPEED = ROOT / "reports" / "reproductions" / "speed" / "speed.json"
 
 
@@ -136,7 +128,7 @@ def object_section(cls: type) -> str:
 
 def hooks_page() -> str:
     """The table of hooks, the objects that they use, and the types of parameters."""
-    types = [[f"`{name}`", describe(kind)] for name, kind in PARAMETER_TYPES.items()]
+    types = [[f"`{name}`", params.describe(getattr(params, name))] for name in PARAMETER_TYPES]
     return "\n\n".join(
         [
             "# Hooks of a method",

@@ -5,8 +5,8 @@
 
 Prints mean ± sample standard deviation (number of seeds), average ranks of the rows over the
 columns, and paired differences by seed if a baseline is given. With two columns or more:
-interquartile mean and probability of improvement over columns and seeds. For an accuracy: all
-accuracies, forgetting, and the damage repaired if there are reference runs.
+interquartile mean and probability of improvement over columns and seeds. For an accuracy:
+selected, last10, best and forgetting, and the damage repaired if there are reference runs.
 
   runs        directories with run records, separated by commas (default: runs)
   rows, cols  keys such as method.name, noise.rho, partition.name
@@ -126,9 +126,9 @@ def repaired_accuracy(frame: pd.DataFrame, table: Pivot) -> str:
 
 
 def accuracies_section(frame: pd.DataFrame, table: Pivot, repaired: str) -> Section:
-    """All accuracies of every cell, and of FedAvg on clean labels as a reference."""
-    all_names, available = ("selected", "last10", "best", "forgetting"), pivots.metrics(frame)
-    names = [name for name in all_names if f"summary.{name}" in available]
+    """Accuracies of every cell, and of FedAvg on clean labels as a reference."""
+    shown_names, available = ("selected", "last10", "best", "forgetting"), pivots.metrics(frame)
+    names = [name for name in shown_names if f"summary.{name}" in available]
 
     rows: list[tuple[str, ...]] = []
     for col in table.col_values:

@@ -19,7 +19,7 @@ MAX_BUBBLE_AREA = 60  # points squared
 def partitions(rows: Sequence[Row], notes: list[str]) -> Figure:
     """FedCorr, Figure 2: samples by client and class of non-IID partitions."""
     shown = _non_iid_runs(rows, notes)
-    figure, axes = style.panels(len(shown), 1, 2.0, sharex=False)
+    figure, axes = style.panels(len(shown), 1, 2.0)
     for axis, row in zip(axes[:, 0], shown, strict=True):
         plot_bubbles(axis, row["scenario"]["clean_counts"])
         axis.set_title(select.caption(row, "dataset", "partition"), loc="left")

@@ -13,7 +13,7 @@ from reports.tables.rendering import with_greek_letters
 Setting = tuple[tuple[str, str], ...]
 # Sections that all methods of a comparison share.
 SETTING_SECTIONS = ("dataset", "model", "partition", "noise", "federation", "budget", "protocol")
-VARIANT_SECTIONS = ("method", "train", "labels", "hyperparameters")
+VARIANT_SECTIONS = ("method", "train", "labels", "hyperparameters", "executor")
 # The setting of the figures in the FedCorr paper.
 PAPER_SETTING = {
     "dataset.name": "cifar10", "partition.name": "iid", "noise.name": "rho_tau",

@@ -1,4 +1,4 @@
-"""Style of all figures: color-blind-safe colors, distinct dashes and markers, 8-point type."""
+"""Style of all figures: color-blind-safe colors, distinct dashes and markers, small type."""
 
 import math
 import textwrap

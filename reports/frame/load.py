@@ -117,6 +117,14 @@ def unfinished_warning(run_dir: Path) -> str:
     return f"{run_dir}: unfinished, no {RECORD_FILE}; excluded"
 
 
+def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Configuration of a record under the keys of the command line, without protocol version."""
+    flat = flatten({key: value for key, value in config.items() if key != "protocol_version"})
+    if "precision" in flat:
+        flat["executor.precision"] = flat.pop("precision")
+    return flat
+
+
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested sections under dotted keys. Lists become tuples, so that every value is hashable."""
     flat: dict[str, Any] = {}
@@ -167,11 +175,10 @@ def _run_dirs(directory: Path) -> Iterable[Path]:
 
 
 def _row(run_dir: Path, record: Record) -> Row:
-    config = flatten(
-        {key: value for key, value in record.config.items() if key != "protocol_version"}
-    )
+    config = flat_config(record.config)
     sections = record.model_dump(include=set(SECTIONS), exclude_unset=True)
-    row = config | {name: getattr(record, name) for name in SCALARS} | flatten(sections)
+    row = {"executor.precision": "fp32"} | config | flatten(sections)
+    row |= {name: getattr(record, name) for name in SCALARS}
     if {"summary.best", "summary.last10"} <= row.keys():
         row["summary.forgetting"] = row["summary.best"] - row["summary.last10"]
     return row | {"run_dir": run_dir, "config": config}

@@ -17,9 +17,15 @@ from reports.frame.load import Row, group_by, rows_of
 from reports.frame.statistics import BySeed, common_seeds
 
 PERCENTAGES = (*ACCURACIES, "forgetting")  # fractions of the summary, shown in percent
-LOWER_IS_BETTER = ("cost.", "time.", "summary.forgetting")  # prefixes of metrics
+LOWER_IS_BETTER = (  # prefixes of metrics
+    *("cost.", "time.", "summary.forgetting", "metrics.clients/rate_error"),
+    *("metrics.labels/harmed", "metrics.memorization/wrong"),
+)
 METRIC_SECTIONS = ("summary.", "reference.", "metrics.", "cost.", "time.", "scenario.")
-CONFIG_SECTIONS = ("scale", "protocol", "hyperparameters", *COMPONENTS, *HASHED_SECTIONS)
+CONFIG_SECTIONS = (
+    *("scale", "protocol", "hyperparameters", *COMPONENTS, *HASHED_SECTIONS),
+    "executor",  # its precision
+)
 
 
 @dataclass(frozen=True)

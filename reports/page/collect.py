@@ -91,11 +91,13 @@ def _unfinished_row(run_dir: Path) -> load.Row | None:
     try:
         raw = yaml.safe_load((run_dir / CONFIG_FILE).read_text(encoding="utf-8"))
         config: dict[str, Any] = {key: raw[key] for key in ("seed", "scale", *HASHED_SECTIONS)}
-        names = ("protocol", "hyperparameters", "labels")
-        config = drop_defaults(config | {key: raw[key] for key in names if key in raw})
+        names = ("protocol", "hyperparameters", "labels", "oracle")
+        config |= {key: raw[key] for key in names if raw.get(key)}
+        executor = {"precision": "fp32", **raw.get("executor", {})}
+        config = drop_defaults(config | {"precision": executor["precision"]})
         for group in COMPONENTS:
             config[group] = {"name": raw[group]["name"], **raw[group]["params"]}
-        flat = load.flatten(require_config(config))
+        flat = load.flat_config(require_config(config))
     except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError):
         return None
     status = "stopped" if is_stale(run_dir) else "running"

@@ -132,8 +132,8 @@ def leaderboard_entry(rows: Sequence[Row]) -> dict[str, Any]:
 def compare_with_baseline(members: Variants, accuracy: str) -> dict[Setting, dict[str, Any]]:
     """Accuracy minus the baseline's, paired by seed and scenario.
 
-    Of several baselines, one with the same training parameters is used. The p-values are corrected
-    for the number of variants.
+    Of several baselines, one with the same training parameters and precision is used. The p-values
+    are corrected for the number of variants.
     """
     is_baseline = {variant: rows[0]["method.name"] == BASELINE for variant, rows in members.items()}
     baselines = [variant for variant in members if is_baseline[variant]]
@@ -142,7 +142,7 @@ def compare_with_baseline(members: Variants, accuracy: str) -> dict[Setting, dic
     for variant in members if baselines else ():
         if is_baseline[variant]:
             continue
-        same = [other for other in baselines if _train_params(other) == _train_params(variant)]
+        same = [other for other in baselines if _training(other) == _training(variant)]
         chosen = max(same or baselines, key=lambda other: len(results[other]))
         paired[variant] = stats.pair(results[variant], results[chosen])
     return {
@@ -174,8 +174,8 @@ def _mean(values: Sequence[float | None], factor: float = 1, digits: int = 4) ->
     return round(fmean(known), digits) if known else None
 
 
-def _train_params(variant: Setting) -> Setting:
-    return tuple((key, value) for key, value in variant if key.startswith("train."))
+def _training(variant: Setting) -> Setting:
+    return tuple((key, value) for key, value in variant if key.startswith(("train.", "executor.")))
 
 
 def _by_seed(rows: Sequence[Row], name: str) -> stats.BySeed:

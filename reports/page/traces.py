@@ -1,6 +1,7 @@
 """Data of one run for the page: learning curve, scenario and confusion matrix."""
 
 import math
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -61,13 +62,16 @@ def scenario(arrays: Scenario) -> dict[str, Any]:
     }
 
 
-def confusion(counts: Any) -> dict[str, Any] | None:
-    """Counts of the confusion matrix; the recall of each class in percent if there are many."""
+def confusion(counts: Sequence[Sequence[int]]) -> dict[str, Any] | None:
+    """Counts of the confusion matrix; the recall of each class in percent if there are many.
+
+    None if there are no counts, or if they are not a square matrix.
+    """
     try:
-        table = np.asarray(counts if counts is not None else [], dtype=float)
-    except (TypeError, ValueError):
+        table = np.asarray(counts, dtype=float)
+    except ValueError:  # rows of different lengths
         return None
-    if table.ndim != 2 or table.size == 0 or table.shape[0] != table.shape[1]:
+    if table.ndim != 2 or table.shape[0] != table.shape[1]:
         return None
     if len(table) <= MAX_MATRIX_CLASSES:
         return {"counts": table.astype(int).tolist()}

@@ -1,10 +1,10 @@
 """Match runs with the cells of a published table.
 
-A run belongs to a cell if its protocol, hyperparameters, dataset, method with all parameters, noise
-and partition equal those composed from the cell's overrides. At the paper's scale, model, training,
-federation and budget must be equal too. At smaller scales they may differ, and the cell's notes
-list the differences. If cells of one table differ in nothing else (FedCorr's Table 10 compares
-models), the keys that distinguish them must be equal at every scale.
+A run belongs to a cell if its protocol, hyperparameters, dataset, method with all parameters,
+noise, partition and precision equal those composed from the cell's overrides. At the paper's scale,
+model, training, federation and budget must be equal too. At smaller scales they may differ, and the
+cell's notes list the differences. If cells of one table differ in nothing else (FedCorr's Table 10
+compares models), the keys that distinguish them must be equal at every scale.
 """
 
 from collections import Counter, defaultdict
@@ -24,8 +24,11 @@ from reports.published.tables import PublishedTable, load_table, table_names
 CellKey = tuple[str, str]  # row label, column label
 FlatConfig = Mapping[str, Any]
 ABSENT = "absent"
-# Equal at every scale
-CELL_SECTIONS = ("protocol", "hyperparameters", "dataset", "method", "noise", "partition", "oracle")
+# Equal at every scale. `executor` has the precision only.
+CELL_SECTIONS = (
+    *("protocol", "hyperparameters", "dataset", "method", "noise", "partition", "oracle"),
+    "executor",
+)
 
 
 @dataclass

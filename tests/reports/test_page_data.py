@@ -12,7 +12,7 @@ import yaml
 from fake_runs import make_unfinished, set_status, write_sweep
 
 from benchmarks.records.readers import read_scenario
-from reports.frame.load import flatten
+from reports.frame.load import flat_config, flatten
 from reports.page import collect, traces
 from reports.page.rerun import rerun, to_override_value
 
@@ -67,7 +67,7 @@ def test_scenario_of_a_record():
 def test_confusion_matrix_of_few_and_many_classes():
     assert traces.confusion([[3, 1], [0, 4]]) == {"counts": [[3, 1], [0, 4]]}
     assert traces.confusion(np.eye(100, dtype=int).tolist()) == {"recall": [100.0] * 100}
-    assert [traces.confusion(wrong) for wrong in (None, [], [[1, 2]], "x")] == [None] * 4
+    assert [traces.confusion(wrong) for wrong in ([], [[1, 2]], [[1], [2, 3]])] == [None] * 3
 
 
 def test_entries_equal_the_records(tmp_path, frozen_conf):
@@ -187,10 +187,22 @@ def test_unfinished_runs_are_in_the_setting_of_finished_ones(tmp_path, frozen_co
     make_unfinished(second)
     config = yaml.safe_load((second / "config.yaml").read_text())
     config["evaluate"]["validation"], config["labels"] = 0.0, "given"
+    config["oracle"], config["executor"] = [], {"precision": "fp32"}
     (second / "config.yaml").write_text(yaml.safe_dump(config))
     data = collect.build_page_data([str(tmp_path)])[0]
     ((_, entry),) = entries_of(data).items()
     assert entry["status"] == {"done": 1, "running": 1}
+
+
+def test_command_of_an_unfinished_run_has_its_marks_and_precision(tmp_path, frozen_conf):
+    (run_dir,) = write_sweep(tmp_path, rhos=[0.4], methods=["fedavg"], seeds=[1])
+    make_unfinished(run_dir)
+    config = yaml.safe_load((run_dir / "config.yaml").read_text())
+    config["oracle"], config["executor"] = ["train.lr"], {"precision": "bf16"}
+    (run_dir / "config.yaml").write_text(yaml.safe_dump(config))
+    ((_, entry),) = entries_of(collect.build_page_data([str(tmp_path)])[0]).items()
+    assert "'oracle=[train.lr]'" in entry["command"]
+    assert "executor.precision=bf16" in entry["command"]
 
 
 def test_command_gives_the_same_run_id():
@@ -223,6 +235,16 @@ def test_command_has_the_protocol_if_it_is_not_the_default():
         "protocol=lsg hyperparameters=published scale=laptop train.lr=0.01"
     )
     assert set(found.defaults) == {"protocol", "hyperparameters", "train.lr"}
+
+
+def test_command_has_the_precision():
+    """Uses the real configuration."""
+    from benchmarks.config.compose import compose_run
+
+    config = compose_run(["executor.precision=bf16"])
+    found = rerun(flat_config(config.hashed_config()), config.scale)
+    assert compose_run(shlex.split(found.command)[3:]).run_id == config.run_id
+    assert set(found.defaults) == {"executor.precision"}
 
 
 def test_command_names_data_files_and_oracle_parameters(tmp_path):

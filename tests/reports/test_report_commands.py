@@ -1,5 +1,6 @@
 """Output, errors and exit codes of reports.build and reports.compare."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -239,6 +240,31 @@ def test_comparison_says_which_hyperparameters_differ(write_run, capsys, tmp_pat
     assert compare.main([runs, "hyperparameters=tuned", f"out={tmp_path / 'out.md'}"]) == 0
     text = (tmp_path / "out.md").read_text()
     assert "protocol fedcorr (fedavg, fedcorr), lsg (fedprox), hyperparameters tuned" in text
+
+
+def test_precisions_are_not_mixed(write_run, capsys, tmp_path):
+    write_run("method=fedavg", best=0.5)
+    record_file = write_run("method=fedavg", best=0.6) / "record.json"
+    record = json.loads(record_file.read_text())
+    record["config"]["precision"] = "bf16"
+    record_file.write_text(json.dumps(record))
+    runs, out = f"runs={tmp_path / 'runs'}", tmp_path / "out.md"
+    assert compare.main([runs]) == 2
+    assert "differ in executor.precision: bf16, fp32; select one" in capsys.readouterr().err
+    assert compare.main([runs, "cols=executor.precision", f"out={out}"]) == 0
+    assert "| fedavg | 60.00 (1) | 50.00 (1) |" in out.read_text()
+
+
+def test_errors_and_memorized_labels_are_ranked_lowest_first(write_run, capsys, tmp_path):
+    names = ("clients/rate_error", "labels/harmed", "memorization/wrong")
+    for method, value in (("fedavg", 0.4), ("fedprox", 0.2)):
+        write_run(f"method={method}", metrics=dict.fromkeys(names, value))
+    for name in names:
+        out = tmp_path / "out.md"
+        assert (
+            compare.main([f"runs={tmp_path / 'runs'}", f"metric=metrics.{name}", f"out={out}"]) == 0
+        )
+        assert "| fedprox | 1.00 |\n| fedavg | 2.00 |" in out.read_text()
 
 
 def test_columns_are_ordered_by_number_with_null_last(write_run, capsys, tmp_path):

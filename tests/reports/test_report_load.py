@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from reports.frame.load import flatten, load_runs
+from reports.frame.load import flat_config, flatten, load_runs
 
 RECORDS = Path(__file__).parent / "records"
 EXPECTED_WARNINGS = {
@@ -113,6 +113,12 @@ def test_missing_and_empty_directories(tmp_path):
     assert runs.warnings == (f"{tmp_path / 'none'}: no such directory",)
     assert len(runs.done) == len(runs.unsuccessful) == 0 and "summary.best" in runs.done
     assert load_runs([tmp_path]).warnings == ()
+
+
+def test_precision_has_the_key_of_the_command_line():
+    assert flat_config({"protocol_version": 2, "seed": 1}) == {"seed": 1}
+    assert flat_config({"precision": "bf16"}) == {"executor.precision": "bf16"}
+    assert set(load_runs([RECORDS / "good"]).done["executor.precision"]) == {"fp32"}
 
 
 def test_flatten():

@@ -129,6 +129,18 @@ def test_protocols_and_hyperparameters_are_not_mixed(write_run, collected, tmp_p
     assert tuned.caption == "protocol fedcorr, hyperparameters tuned"
 
 
+def test_precisions_are_not_mixed(write_run, collected):
+    write_run(*NONIID, "method=fedavg", seed=1, best=0.5)
+    record_file = write_run(*NONIID, "method=fedavg", seed=1, best=0.9) / "record.json"
+    record = json.loads(record_file.read_text())
+    record["config"]["precision"] = "bf16"
+    record_file.write_text(json.dumps(record))
+    results = collected("fedcorr_table9", "laptop")
+    assert results.cells["FedAvg", CELL].values == {1: 50.0}
+    (warning,) = results.warnings
+    assert warning.endswith("1 run excluded for executor.precision=bf16 (cell: absent)")
+
+
 def test_models_distinguish_cells_of_a_table_that_compares_them(write_run, collected):
     common = (
         *("dataset=cifar10", "partition.form=official", "noise.form=official", "noise.rho=0.4"),
