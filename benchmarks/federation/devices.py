@@ -1,5 +1,6 @@
 """Devices: which of them exist, how a worker uses one, and what the record says about it."""
 
+import hashlib
 import os
 import warnings
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from functools import cache
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from benchmarks.config.schema import ExecutorConfig
 from benchmarks.data.images import MemoryImages
@@ -18,6 +20,25 @@ from methods.core.machine import process_memory_mb
 
 # Part of the free memory of a device that the images may take.
 IMAGES_SHARE = 0.5
+
+
+@cache
+def arithmetic_digest() -> str:
+    """Digest of the gradients of a fixed small network on the CPU.
+
+    Processors with the same instruction set can differ in it, because the libraries for matrix
+    products and convolutions choose their kernels by the model of the processor.
+    """
+    generator = torch.Generator().manual_seed(0)
+    shapes = (10, 3, 28, 28), (6, 3, 5, 5), (16, 6, 5, 5), (120, 256), (10, 120)
+    images, *weights = (torch.rand(shape, generator=generator) - 0.5 for shape in shapes)
+    kernels, kernels2, matrix, matrix2 = (weight.requires_grad_() for weight in weights)
+    features = functional.max_pool2d(functional.conv2d(images, kernels).relu(), 2)
+    features = functional.max_pool2d(functional.conv2d(features, kernels2).relu(), 2)
+    logits = functional.linear(functional.linear(features.flatten(1), matrix).relu(), matrix2)
+    gradients = torch.autograd.grad(functional.cross_entropy(logits, torch.arange(10)), weights)
+    content = b"".join(gradient.numpy().tobytes() for gradient in gradients)
+    return hashlib.sha256(content).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
@@ -33,6 +54,7 @@ class DeviceReport:
     host_memory_mb: int = field(default_factory=process_memory_mb)  # peak of this process
     # Of the CPU, as torch uses it. ATEN_CPU_CAPABILITY can lower it.
     instruction_set: str = field(default_factory=torch.backends.cpu.get_cpu_capability)
+    arithmetic: str = field(default_factory=arithmetic_digest)
 
 
 def available_devices() -> list[str]:

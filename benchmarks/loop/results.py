@@ -59,6 +59,7 @@ def describe_device(executor: Executor) -> tuple[DeviceSection, int]:
     reports = [asdict(report) for report in executor.run([DeviceTask()] * executor.workers)]
     host_memory = max(report.pop("host_memory_mb") for report in reports)
     most = max(reports, key=lambda report: int(report["peak_memory_mb"]))
-    used = ", ".join(sorted({report["instruction_set"] for report in reports}))
-    section = DeviceSection(**most | {"instruction_set": used})
+    for key in ("instruction_set", "arithmetic"):
+        most[key] = ", ".join(sorted({report[key] for report in reports}))
+    section = DeviceSection(**most)
     return section, 0 if isinstance(executor, SerialExecutor) else host_memory

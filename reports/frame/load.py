@@ -200,7 +200,7 @@ def _add(rows: dict[str, Row], row: Row) -> list[str]:
 
 
 def _device_warnings(rows: Iterable[Row]) -> list[str]:
-    """One line for each configuration whose seeds ran on different devices or instruction sets."""
+    """One line for each configuration whose seeds ran on devices that round differently."""
     warnings = []
     for seeds in _by_configuration(rows):
         devices = group_by(seeds, _device)
@@ -212,7 +212,8 @@ def _device_warnings(rows: Iterable[Row]) -> list[str]:
 
 def _device(row: Row) -> str:
     name = row.get("time.device.name") or row.get("time.device.type", "cpu")
-    return f"{name} {row.get('time.device.instruction_set', '')}".strip()
+    details = (row.get(f"time.device.{key}", "") for key in ("instruction_set", "arithmetic"))
+    return " ".join(filter(None, (name, *details)))
 
 
 def _frame(rows: list[Row]) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from run_helpers import SilentTracker
 
 from benchmarks.config.schema import RunConfig, to_plain_data
 from benchmarks.data import Dataset
+from benchmarks.federation.devices import arithmetic_digest
 from benchmarks.loop.runner import execute_run
 from benchmarks.records import files, readers
 from benchmarks.records.files import redact_home, write_curve, write_json
@@ -343,3 +344,21 @@ def test_home_directory_is_redacted_in_records_and_logs(
     assert (tmp_path / "log.txt").read_text().endswith(" no file ~/mine.npz\n")
     monkeypatch.setenv("HOME", "/")
     assert redact_home("/etc") == "/etc"
+
+
+def test_arithmetic_digest_changes_with_the_kernels_of_matrix_products() -> None:
+    """The second process uses kernels of MKL that round in the same way on all processors."""
+    code = "from benchmarks.federation.devices import arithmetic_digest as f; print(f())"
+    found = []
+    for mode in ("", "COMPATIBLE"):
+        environment = {**os.environ, "MKL_CBWR": mode} if mode else {**os.environ}
+        output = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        found.append(output.stdout.strip())
+    assert found[0] == arithmetic_digest()
+    assert (found[0] != found[1]) == torch.backends.mkl.is_available()

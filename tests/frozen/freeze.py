@@ -19,6 +19,7 @@ from run_helpers import SilentTracker, drop_seconds, to_comparable  # noqa: E402
 
 from benchmarks.config import experiments, sweep  # noqa: E402
 from benchmarks.config.compose import compose_run  # noqa: E402
+from benchmarks.federation.devices import arithmetic_digest  # noqa: E402
 from benchmarks.loop.runner import Run  # noqa: E402
 
 FILE = Path(__file__).parent / "frozen.json"
@@ -36,6 +37,7 @@ def environment() -> dict[str, str]:
     return {
         "machine": platform.machine(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
+        "arithmetic": arithmetic_digest(),
         "torch": torch.__version__.split("+")[0],
         "numpy": np.__version__,
     }

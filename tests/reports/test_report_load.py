@@ -4,6 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from reports.frame.load import flat_config, flatten, load_runs
 
 RECORDS = Path(__file__).parent / "records"
@@ -71,16 +73,17 @@ def test_seeds_on_different_devices_have_a_warning(tmp_path):
     )
 
 
-def test_seeds_with_different_instruction_sets_have_a_warning(tmp_path):
-    for seed, used in ((1, "AVX2"), (2, "AVX512")):
+@pytest.mark.parametrize(("key", "values"), [("instruction_set", "AB"), ("arithmetic", "CD")])
+def test_seeds_with_different_rounding_have_a_warning(tmp_path, key, values):
+    for seed, used in enumerate(values, start=1):
         run_dir = tmp_path / f"fedavg-noniid-s{seed}"
         shutil.copytree(RECORDS / "good" / run_dir.name, run_dir)
         record = json.loads((run_dir / "record.json").read_text())
-        record["time"]["device"] = {"type": "cpu", "instruction_set": used}
+        record["time"]["device"] = {"type": "cpu", key: used}
         (run_dir / "record.json").write_text(json.dumps(record))
     assert load_runs([tmp_path]).warnings == (
         "seeds of one cell ran on different devices: "
-        "cpu AVX2 (fedavg-noniid-s1), cpu AVX512 (fedavg-noniid-s2)",
+        f"cpu {values[0]} (fedavg-noniid-s1), cpu {values[1]} (fedavg-noniid-s2)",
     )
 
 
