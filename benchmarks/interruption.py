@@ -4,6 +4,10 @@ In the rounds of a run, the first signal is noted: the round ends, a checkpoint 
 the command ends. SIGUSR2 does the same in a job of submitit, whose handler then requeues the job. A
 second signal, or a signal at another time, ends the command at once. Worker processes ignore
 signals. They end with their parent process, which tells them by a file to stop.
+
+An exception that ends the command at once can be lost in a library: extension modules of Python
+discard it while they import another module, which then stays incomplete and fails later. Therefore
+every signal is noted, and an error that follows it is reported as the interruption.
 """
 
 import multiprocessing
@@ -72,6 +76,9 @@ def catch_signals() -> Iterator[None]:
     previous = {number: signal.signal(number, _handle) for number in caught}
     try:
         yield
+    except Exception:
+        raise_if_requested()
+        raise
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -157,8 +164,8 @@ def end_with_parent(parent: int, stop_file: Path | None = None) -> None:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    if _State.deferrals and not _State.requested:
-        _State.requested = number
+    is_first, _State.requested = not _State.requested, _State.requested or number
+    if _State.deferrals and is_first:
         with suppress(OSError):
             os.write(2, NOTE)
         if _State.stop_file is not None:

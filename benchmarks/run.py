@@ -69,7 +69,8 @@ def run_job(config: DictConfig) -> float:
         return _run_job_of_sweep(config)
     # Hydra would print a second line for an exception, so the command ends here.
     try:
-        code = _run_one(config)
+        with interruption.catch_signals():
+            code = _run_one(config)
     except (UserError, OSError) as error:
         code = print_error(error)
     if code:

@@ -69,7 +69,8 @@ def execute_run(config: RunConfig, tracker: Tracker) -> Record:
         run = Run(config, tracker, lease=lease)
         status: Status
         try:
-            run.run()
+            with catch_signals():
+                run.run()
             status, reason = "done", ""
         except InterruptedCommand as interruption:
             interruption.consequence = run.next_start()

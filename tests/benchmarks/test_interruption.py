@@ -6,7 +6,9 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from process_helpers import assert_ended, cpu_seconds, descendants, start_command, wait_until
@@ -152,3 +154,27 @@ def test_ignored_signal_stays_ignored(tmp_path: Path, monkeypatch: pytest.Monkey
         assert execute_run(config, tracker).status == "done"
     finally:
         signal.signal(signal.SIGHUP, previous)
+
+
+def test_error_after_a_lost_interruption_is_the_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As if a library discarded the exception of the signal in an import, which later fails."""
+
+    def break_import(*arguments: Any) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        raise RecursionError("an incomplete module")
+
+    command = ["scale=smoke", "executor=serial", f"runs_dir={tmp_path}"]
+    for function in ("benchmarks.loop.preflight.validate_runs", "benchmarks.data.load"):
+        with monkeypatch.context() as patch:
+            patch.setattr(function, break_import)
+            assert main(command) == 128 + signal.SIGTERM
+        assert capsys.readouterr().err == "interrupted: rerun the same command to go on\n"
+    with monkeypatch.context() as patch:
+        patch.setattr("benchmarks.loop.runner.evaluate", break_import)
+        assert main(command) == 128 + signal.SIGTERM
+    assert "rerun the same command to start" in capsys.readouterr().err
+    assert main(command) == 0, "nothing of the signal is left"
+    assert not [path for path in tmp_path.glob("*/record.json") if "done" not in path.read_text()]
