@@ -95,8 +95,8 @@ class DeviceSection(_Section):
     peak_memory_mb: int = 0  # of the worker that used most
     dropout_generator: str = "cpu"  # of this device, seeded for each task
     nondeterministic: list[str] = []  # operators of the model without a deterministic form
-    instruction_set: str = ""  # of the CPUs, such as AVX2; rounding depends on it, and on
-    arithmetic: str = ""  # the kernels that libraries choose: digest of a fixed calculation
+    instruction_set: str = ""  # of the CPUs, such as AVX2
+    arithmetic: str = ""  # digest of a fixed calculation on the CPUs; equal if they round equally
 
 
 class Time(_Section):
